@@ -27,7 +27,7 @@ APART = 2.0
 
 
 def run(study: DensityStudy) -> Outcome:
-    """Make a table with a row per dimension, concentration and `what`. For `what` = poses or cues, the column `z` has
+    """Make a table with a row for each dimension d, kappa and `what`. For `what` = poses or cues, the column `z` has
     the largest deviation of a mean of q / p from one, in standard errors. For `what` = literal or printed, the column
     `mass` has equation 7's integral (see `literal_mass`).
     """

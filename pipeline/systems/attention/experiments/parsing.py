@@ -3,10 +3,10 @@
 All methods are given the parts and the matrices W that predict parts from objects (`Hierarchy`). Inversion may also use
 cues, the directions in which to look for parts. Inversion is given the model's scales (kappa of cues, sigma of parts),
 or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of k-means. They use votes.
-A vote is the pose of an object that fits a part best. Dynamic and EM routing are run as published (few iterations, one
-start). They are also run with more iterations, EM routing then from several starts, with and without a model of clutter
-(parts without a parent). Sds in EM routing are at least sigma. The posterior of parents given the objects' true poses
-gives an upper limit for the share of parents found.
+A vote for an object is the pose of this object that fits a part best. Dynamic and EM routing are run as published (few
+iterations, one start), and with more iterations. The longer EM routing has several starts, and is run with and without
+a model of clutter (parts without a parent). Sds in EM routing are at least sigma. The posterior of parents given the
+objects' true poses gives an upper limit for the share of parents found.
 """
 
 import math
@@ -112,11 +112,11 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Inversion's mean lead over a method in `found`. `leads` has leads per scene, `[B]`, for each (sigma, shown).
+    """Inversion's mean lead in `found` over a method. `leads` has leads per scene, `[B]`, for each (sigma, shown).
 
     Returns:
-        the mean, in which settings have equal weights, its standard error, and the number of scenes; `more`, the number
-        of settings in which inversion finds more parents than the method; `as_many`, the number of ties.
+        `mean`, in which settings have equal weights; its `standard_error`; the number of `scenes`; the numbers of
+        settings in which inversion finds `more` parents than the method, and `as_many`.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
@@ -136,7 +136,7 @@ def shapes(parts: int) -> Tensor:
     """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on the outline of each.
 
     An object's pose is (x, y, s cos a, s sin a): position (x, y), size s and angle a. A part is a point on the outline.
-    Its pose is its position, then a vector of length s along the outline there.
+    The part's pose is the point's position, then a vector of length s along the outline at this point.
     """
     W = np.zeros((3, parts, 4, 4))
     W[..., [0, 1], [0, 1]] = 1

@@ -44,13 +44,13 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 def least_weight(rate: float, steps: int) -> float | None:
     """The least weight of L1 at which at most one unit is active (reading two-sided). None if no unit is active there.
-    Bisection finds the weight, because units become silent (exactly 0) one after another as the weight rises.
+    Bisection finds the weight, because units become inactive (exactly 0) one after another as the weight rises.
     """
 
     def active(weight: float) -> int:
         return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)))
 
-    low, high = 0.0, 10.0  # all units are silent from weight 7 on
+    low, high = 0.0, 10.0  # all units are inactive from weight 7 on
     for _ in range(22):  # the interval shrinks to 2.4e-6
         middle = (low + high) / 2
         low, high = (low, middle) if active(middle) <= 1 else (middle, high)

@@ -4,9 +4,9 @@ The posterior of the object poses z of a scene is approximated by a Gaussian q, 
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-This lower bound on log p(parts, cues), with parents summed out, has many local maxima, because votes of parts for an
-object that is not their parent agree by chance. So each scene has several starts, at poses that some of its parts vote
-for. In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few
+This lower bound on log p(parts, cues), with parents summed out, has many local maxima, because votes for an object from
+parts of other objects can agree by chance. So each scene has several starts, at poses that some of its parts vote for.
+In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few
 starts of each scene continue in the second half. At the end the best start is kept. The bound is estimated with random
 noise. All starts of a scene are compared with the same noise. The largest of several estimates is biased upwards, so
 the bound of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
@@ -72,7 +72,7 @@ def invert(
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Object poses of `count` starts, `[B, count, n, D]`. In the first start, each object has the vote that agrees
-    best with the other parts' votes for this object. In the other starts, it has the vote of a random part.
+    best with the other parts' votes for this object. In the others, each object has a random part's vote.
     """
     votes = hierarchy.votes(parts)
     B, m, n, D = votes.shape

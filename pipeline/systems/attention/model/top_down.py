@@ -171,7 +171,7 @@ class Scenes:
     Attributes:
         parts: poses of the parts, `[B, m, d]`.
         cues: cues of the parts, unit vectors `[B, m, d]`.
-        parents: index of the object of each part, `[B, m]`. Clutter has index n.
+        parents: index of each part's parent, `[B, m]`. It is n for clutter.
         poses: poses of all objects, present or absent, `[B, n, D]`.
         present: mask of the objects in the scene, `[B, n]`.
     """

@@ -50,8 +50,8 @@ def mean_resultant_length(kappa: NDArray[np.float64], dimensions: int) -> NDArra
 def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
     """log p(x | mean, kappa) in nats, `[...]`, for unit vectors `x` and `mean [..., d]`, and `kappa [...]` (broadcast).
 
-    The sum of kappa mu^T x and log C_d(kappa) would lose digits: both are of size kappa, with opposite signs. So it is
-    computed as (log C_d(kappa) + kappa) - kappa |x - mu|^2 / 2, which is accurate in single precision.
+    The sum of kappa mu^T x and log C_d(kappa) would lose digits: both are of size kappa, with opposite signs. So the
+    code computes (log C_d(kappa) + kappa) - kappa |x - mu|^2 / 2 instead, which is accurate in single precision.
     """
     return scaled_log_normaliser(kappa, x.shape[-1]) - 0.5 * kappa * (x - mean).square().sum(-1)
 

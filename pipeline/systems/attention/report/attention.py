@@ -74,7 +74,7 @@ def one_parent(numbers: Numbers) -> Answer:
     """Section 4.1: mean entropy (nats) of attention in the last iteration, at the scale of scores where it is largest.
 
     Scores are scalar products of poses, so their scale is that of squared poses, which the document does not give. The
-    claim holds if the entropy falls to at most a tenth of that of uniform attention at every scale.
+    claim holds if, at every scale, the entropy falls to less than a tenth of the entropy of uniform attention.
     """
     most = 0.1 * numbers.at("log_objects", "mean")
     entropies = {
@@ -89,7 +89,7 @@ def one_parent(numbers: Numbers) -> Answer:
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
     """Section 4.2: the largest deviation of samples from the density in any test, in standard errors. The claim holds
-    if it is below a limit, which samples of the density itself would exceed with a probability of at most 1e-3.
+    if the deviation is below a limit that samples of the density itself exceed with a probability of at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
@@ -171,7 +171,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, a scene per row. Columns colour parts by their parent: true, from routing, from inversion."""
+    """Overlapping shapes, a scene per row. Colours show parents: true, by routing, by inversion (columns)."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),
