@@ -1,4 +1,4 @@
-"""The record of a system (a model family of the documents) for other code. This module must not import torch."""
+"""What other code knows of a system (a model family of the documents). This module must not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

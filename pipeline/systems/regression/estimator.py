@@ -21,11 +21,11 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 
 
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
-    """Classification by vectors of competing length, fit by expectation maximisation.
+    """Classification by capsules whose vectors compete in length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers, with added Gaussian
-    noise of sd 1. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
-    size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
+    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers, to which Gaussian noise
+    of sd 1 is added. A class's probability is its vector's expected share in the sum of all squared lengths. A capsule
+    of size 1 is one weight vector, as in logistic regression. A larger one spans a subspace in which its class varies.
 
     Args:
         capsule_size: dimensions of a capsule.
@@ -36,8 +36,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
         momentum: share of the previous change of the weights that is added in each iteration (gamma of equation 27).
         thresholds: threshold nu of each round of training (equation 26, see `ScheduleParams`).
-        patience: for each round, after how many iterations without a new lowest validation error the round ends.
-        max_iter: maximum number of iterations.
+        patience: for each round, the number of iterations without a new lowest validation error after which it ends.
+        max_iter: maximum number of iterations of a model, in all rounds.
         validation_fraction: share of each class's examples that are held out, to end rounds and to choose the weights.
             If no example is held out, the training examples are used for this.
         device: "cpu", "cuda" or another torch device.

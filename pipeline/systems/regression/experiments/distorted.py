@@ -43,7 +43,7 @@ def distort(
 
     Args:
         generator: generator on the CPU, so that all devices give the same images.
-        strength: multiplies the amounts below. Each product a, except for `elastic`, limits a uniform draw to [-a, a].
+        strength: factor for all amounts below. Draws are uniform from minus to plus the amount, except for `elastic`.
         angle: largest rotation, in degrees.
         stretch: largest change of the scale of each axis, as a share of the scale.
         shear: largest shift of x, as a share of y.

@@ -8,7 +8,7 @@ share a_b of them is assigned correctly. If probabilities are right, a_b is near
     ECE = sum_b n_b / n |a_b - c_b|
 
 It is positive even if all probabilities are right, because a_b varies around c_b by chance. `ece_by_chance` is the mean
-of ECE in this case. It takes images to be independent and a_b to be normal: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+of ECE in this case. The formula assumes independent images and a normal a_b: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
 import math
@@ -43,8 +43,8 @@ Arrays = dict[str, NDArray[np.generic]]
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
     """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
 
-    `apart_smaller` compares the row's model with the next smaller size, `apart_fewer` with the architecture that has
-    the next smaller number of capsules. Each is the share of test images on which exactly one of the two models errs.
+    `apart_smaller` compares the row's model with that of the next smaller size, `apart_fewer` with that of the
+    architecture with the next fewer capsules. Each is the share of test images on which exactly one of the two errs.
     """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}

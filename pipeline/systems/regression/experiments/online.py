@@ -88,9 +88,9 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
     """Yield the weights after every update of incremental EM, which visits fixed batches in turn.
 
     It starts with an E-step on every batch, so that the first update equals batch EM's. All weights are whitened, like
-    `W [K, C, d, r]` (see `expectation_maximisation`). `momentum` is gamma in equation 27. It multiplies the change of W
-    over the last pass. With the change in the last update, gamma could raise the speed by a few percent only, because
-    an update depends on the weights of the whole pass. Batch EM becomes 1 / (1 - gamma) times as fast.
+    `W [K, C, d, r]` (see `expectation_maximisation`). `momentum` (gamma in equation 27) multiplies the change of W over
+    the last pass. If it multiplied the change in the last update, it would raise the speed by a few percent only,
+    because an update depends on the weights of a whole pass. Momentum makes batch EM 1 / (1 - gamma) times as fast.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)

@@ -1,7 +1,7 @@
 """Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
 
-Each of m classes has a capsule. That of class j has weights W_j `[d, p]`. For an input x its hidden vector h_j is
-Gaussian with mean W_j x and unit variance (equation 2; by equations 20-21, sigma = 1 loses no generality), and
+Each of m classes has a capsule. The capsule of class j has weights W_j `[d, p]`. For an input x, its hidden vector h_j
+is Gaussian with mean W_j x and unit variance (equation 2; by equations 20-21, sigma = 1 loses no generality), and
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
@@ -62,7 +62,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # A step from order k to k - 1 multiplies the error by beta / k <= s / k. `gap` is the product of these s / k.
+    # A step from order k to k - 1 multiplies the error by beta / k <= s / k. `gap` is the product of the bounds s / k.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1

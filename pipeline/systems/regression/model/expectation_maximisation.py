@@ -38,7 +38,7 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class, and the number of examples of each class."""
+    """Inputs `[n, r]`, whitened except in online EM, sorted by class, and the number of examples of each class."""
 
     inputs: Tensor
     counts: list[int]
@@ -137,7 +137,7 @@ class EStep:
 
         Returns:
             the log-probability `[k, n]` of each example's own class; whether the example is misclassified, `[k, n]`;
-            the factors Q / P `[k, C, n]` of the vectors, or None without thresholds.
+            the vectors' factors `[k, C, n]`, Q / P or (to keep prior means) 1, or None without thresholds.
         """
         k, C, d, n = vectors.shape
         D = C * d

@@ -7,9 +7,9 @@ own nu, and ends after `patience` iterations without a new lowest validation err
 weights so far, at first without momentum. Each problem (see `architectures`) goes through the rounds at its own pace.
 
 The best weights are those with the fewest validation errors. The document does not say which weights to choose if
-several have equally few errors. We choose those with the highest validation likelihood. The first would be worse: a
-small problem may have no errors after a few iterations, with weights close to the start. A problem without validation
-examples, such as a pair of rare classes, keeps its latest weights.
+several have equally few errors. We choose those with the highest validation likelihood. The earliest ones would be a
+worse choice: a small problem may have no errors after a few iterations, with weights close to the start. A problem
+without validation examples, such as a pair of rare classes, keeps its latest weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
 """

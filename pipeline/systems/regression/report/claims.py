@@ -90,7 +90,7 @@ def executed(results: Results) -> list[Study]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None: the scorecard compares numbers), a note if any. If not measured: None."""
+"""Our number, whether the claim holds (None if the scorecard compares numbers), and any note. None if not measured."""
 
 
 def _measure(
