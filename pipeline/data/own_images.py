@@ -32,12 +32,12 @@ Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 
 def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
     """Find own images without opening files. `where` is the entry's name in messages. A relative path starts at `root`.
-    Returns the `Part`s of a folder; an empty list for an npz.
+    Returns the `Part`s of a folder, and an empty list for an npz.
 
-    Raises `UserError` if the path does not fit `params.format`, if the class folders are not those of `params.classes`,
-    if a class has no images, or if a class folder has a file without one of the `SUFFIXES`. Raises it also for links in
-    folders (DVC does not see changes of their targets), for pipes and devices (DVC would wait for them forever), and
-    for names that are not UTF-8.
+    Raises `UserError` if the path is missing or does not fit `params.format`, if the class folders are not those of
+    `params.classes`, if a class has no images, if an image is outside of a class folder, or if something in a class
+    folder has none of the `SUFFIXES`. Raises it also for unreadable folders, for links (DVC does not see changes of
+    their targets), for pipes and devices (DVC would wait for them forever), and for names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):

@@ -116,7 +116,7 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
 
     Returns:
         `mean`, in which settings have equal weights; its `standard_error`; the number of `scenes`; the numbers of
-        settings in which inversion finds `more` parents than the method, and `as_many`.
+        settings in which inversion finds `more` parents than the method, and `as_many`, a tie.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
