@@ -21,7 +21,7 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours of a class's share of a part: of a share of 0, and of the largest in a film. They differ in lightness."""
+"""Colours in maps of shares: `DARK` for a share of 0, `BRIGHT` for the film's largest. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
 """In pixels: the approximate side of a map in `strip`, and the width of the edge around the map of the right class."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
@@ -82,7 +82,7 @@ class RoutingFilm:
 
     Attributes:
         classes: names of the classes.
-        used: number of iterations with which the network itself predicts, at most T.
+        used: number of iterations that the network itself runs before it predicts, at most T.
         images, labels: pictures `[K, S, S]`, uint8, and their classes `[K]`, as indices of `classes`.
         parts: activations of the parts, `[K, X, c]`.
         shares: how much of each part is assigned to each class, `[K, T, n, X, c]`, in [0, 1].
@@ -116,8 +116,8 @@ class RoutingFilm:
         return update if iteration < self.used else f"{update}, beyond the network's"
 
     def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Activations `[K, X]` and shares `[K, T, n, X]` of the positions. A position's activation is the mean over its
-        parts' activations. Its share is the mean of its parts' shares, weighted by their activations.
+        """Activations `[K, X]` and shares `[K, T, n, X]` of the positions. A position's activation is the mean of its
+        parts' activations. Its shares are means of its parts' shares, weighted by the parts' activations.
         """
         together = self.parts.sum(-1)
         given = (self.shares * self.parts[:, None, None]).sum(-1)
@@ -171,7 +171,7 @@ def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -
     the squares' areas. `shares [X]`, in [0, 1], set their brightness. If the class is `right`, the edge is orange.
     """
     side = round(len(parts) ** 0.5)
-    pixels = max(8, _SIDE // side)  # of a position, across and down
+    pixels = max(8, _SIDE // side)  # side of the cell of a position
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
     inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
     squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)

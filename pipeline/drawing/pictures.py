@@ -39,7 +39,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     Args:
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1], all of the same size.
         columns: one heading per column, of one or several lines.
-        names: a line of text for each line of the headings, such as "rotation (degrees)", drawn to the left of it.
+        names: what the headings are, such as "rotation (degrees)", drawn to their left; as many lines as a heading has.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)

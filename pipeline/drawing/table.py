@@ -52,7 +52,7 @@ def sources(records: Sequence[Record]) -> str:
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
     """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or only the mean if `n` is 1. Empty
-    for None. A standard error is shown for any `n`, with two decimals for both (three if the mean is below 0.095).
+    for None. A standard error is shown for any `n`. It and its mean have two decimals (three for means below 0.095).
     """
     if number is None:
         return ""

@@ -32,7 +32,7 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""The page's first screen shows a figure for each document. The figure's name begins with one of these prefixes."""
+"""Prefixes of figures' names. The page's first screen shows each document's first PNG figure with such a name."""
 FRONT_SIZE = (640, 320)
 """Maximum width and height of a figure on the first screen, in pixels: twice its size on the page, for dense screens.
 A taller figure is cropped at the bottom.
@@ -44,7 +44,7 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 
 def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
     """Draw every figure into `folder`, write titles and captions next to it, and remove files of figures that are no
-    longer shown. Returns, by the path of each drawn figure, the ids of the tracked runs whose results it shows. Raises
+    longer shown. Returns the ids of the tracked runs whose results a drawn figure shows, by the figure's path. Raises
     `UserError` if a file cannot be read or written.
     """
     before, _ = on_disk(folder, results)
@@ -131,8 +131,8 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 
 def vector_uri(svg: str) -> str:
-    """The data URI of an SVG drawing, without comments, metadata and most white space. Only few characters need
-    encoding, so it is shorter than with base64.
+    """The data URI of an SVG drawing, without comments, metadata and most white space. It is not in base64, which would
+    be longer, because only few characters need encoding.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
@@ -178,8 +178,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the mean
-    accuracy over seeds, of probes with the protocol `refit`, which are fit to images rotated like the test images.
+    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the accuracy of
+    probes with the protocol `refit`, averaged over seeds. These are fit to images rotated like the test images.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

@@ -84,7 +84,7 @@ def build_page(
         differing: for each `<stage>/<item>` whose result is missing or differs from the current profile, the reason
             in words (`freshness.compare`). Figures, tables and claims that use such a result are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
-        scorecards: by profile, the scorecards of other profiles to show beside this profile's scorecard.
+        scorecards: scorecards of other profiles, by profile, to show beside `rows`.
         repository: web address for links to commits and code. If it is empty, links to code are relative paths.
     """
     records = [record for table in tables for record in table.records]
@@ -237,9 +237,9 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text. It has as many decimals as the claim's number or sd, whichever has more, at least one, and
-    more if the sd would be 0.0. Absolute values from 1,000 have none. Without `sd`, absolute values below 0.05 have two
-    significant digits.
+    """`value ± sd` as text, or only the value without `sd`. It has as many decimals as the claim's number or sd
+    (whichever has more), at least one, but none for absolute values from 1,000. If 0 < `sd` < 0.05, it has one decimal
+    more. Without `sd`, absolute values below 0.05 have two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])

@@ -16,7 +16,7 @@ The rules for verdicts:
 These rules give the field `judged` of a row. In two cases the field `verdict` differs, and the page shows both.
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
-  errors of our mean. Two claims without a number (`000.full`) are "undecided" if their differences are.
+  errors of our mean. Two claims without a number, `000.full.*`, are "undecided" if noise may be why they fail.
 - "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
   about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch
@@ -27,11 +27,11 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   (1) or (4) is true, even if it holds here.
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
-verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this is the reason for the verdict. Otherwise
-it is the finding's first remark in the order budget, data, setting, noise, or "unexplained" if there is no remark.
+verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this cause is the reason for it. Otherwise
+the cause is the finding's first remark in the order budget, data, setting, noise, or "unexplained" without a remark.
 
-A verdict on other data or with smaller settings than the document's says nothing about the document. The row is judged
-by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
+A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
+judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
 (MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
 """
 
