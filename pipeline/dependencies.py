@@ -1,8 +1,8 @@
 """The items of all stages and their dependencies, read from `dvc.yaml`.
 
 A template in `dvc.yaml` gives several items, such as `train@<run>`. This module expands templates without DVC, whose
-import would take half a second in every stage. A test checks that DVC gives the same items. Dependencies tell which
-settings are recorded with a result, and which code a checkpoint depends on.
+import would take half a second in every stage. A test checks that DVC gives the same items. An item's dependencies
+determine which settings are recorded with its result, and which code its checkpoints depend on.
 """
 
 import itertools
@@ -22,7 +22,7 @@ class Item:
 
     Attributes:
         stage, name: the two parts of `<stage>@<name>`; `name` is None for a stage without a template.
-        deps, outs: paths relative to the repository.
+        deps, outs: paths relative to the repository. `outs` includes metrics and plots.
         params: dotted names of parameters.
         axes: the item's value of each variable of a `matrix` template, such as `run`. Empty without `matrix`.
     """
@@ -59,7 +59,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
-        """Load a repository's graph, with `values` in place of `params.yaml` if given. `UserError` if a file is bad."""
+        """Load a repository's graph. `values` replace `params.yaml` if given. `UserError` if a file cannot be read."""
         values = read_yaml(root / "params.yaml") if values is None else values
         content = read_yaml(root / "dvc.yaml")
         if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):

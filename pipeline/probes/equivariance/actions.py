@@ -141,9 +141,9 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
     regression. It predicts a capsule's values after the move from the n * k values of all capsules before the move.
 
-    In the regression of a capsule, an image's weight is that of the capsule in it. Values are centred, so that the map
-    is affine and the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of the
-    images. The smallest error on this quarter, summed over capsules, decides. The final map is fitted to all images.
+    In the regression for a capsule, an image's weight is that of the capsule in this image. Values are centred, so that
+    the map is affine and the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of
+    the images. The penalty with the smallest error on this quarter, summed over capsules, is used to fit all images.
 
     Args:
         penalties: penalties to choose from, in units of the largest eigenvalue of the values' covariance.
@@ -164,8 +164,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
     """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. The eigenvectors of the
-    covariance of `before` serve for every penalty. If all capsules of an image have equal weights, they serve for every
-    capsule, too. Returns a function that predicts `[M, n, k]` from a penalty and values `[M, d]` of M images.
+    covariance of `before` are computed once for all penalties, and for all capsules, too, if those of each image have
+    equal weights. Returns a function that predicts `[M, n, k]` from a penalty and values `[M, d]` of M images.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]
