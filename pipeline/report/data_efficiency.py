@@ -51,7 +51,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set, with one error axis for all. Three or more markers of a run are joined."""
+    """Draw a panel for each data set, with one error axis for all. A line joins three or more markers of a run."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -82,9 +82,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
-    """The run, the numbers, the share of the run's epochs, the number of parameters, and the test errors by number of
-    training images, for the item that answers claims about `role` ("capsules" or "cnn"). Raises `NotMeasuredError` if
-    one of these is missing, or if the run is no classifier.
+    """For the item that answers claims about `role` ("capsules" or "cnn"): its run, its numbers, its epochs divided by
+    the run's epochs, the number of parameters, and test errors by number of training images. Raises `NotMeasuredError`
+    if one of these is missing, or if the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)

@@ -248,7 +248,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: a row for each layer of a run or control and each of `_chosen`. Empty without rows."""
+    """A list with a table: a row for each layer of a run or control and each pair of `_chosen`. Empty without rows."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}

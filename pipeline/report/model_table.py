@@ -172,7 +172,7 @@ def build(results: Results) -> list[Table]:
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If several studies have the same run and measure, the first one is shown: of optimisations, that of most images.
+    # If several studies have the same run and measure, the first is shown: of optimisations, one with the most images.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

@@ -44,7 +44,7 @@ def remarks(
 ) -> list[Remark]:
     """Remarks on how a result differs from its document: on data, then settings, then the number of seeds.
 
-    Only settings that the result has, and the document or its published code gives, are compared.
+    A setting is compared only if the result has it, and the document or its published code gives it.
 
     Args:
         system, name: keys of the document's network or study in `documents.yaml`.

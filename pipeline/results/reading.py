@@ -203,8 +203,8 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item. If there is no file, returns None and notes it in `missing`. Raises `ResultError` if
-        the table has no rows or lacks a column.
+        """The table of an item. If it has no file, returns None and notes the item in `missing`. Raises `ResultError`
+        if the table has no rows or lacks a column.
 
         Args:
             study: if the item is a set of studies, the study whose rows are returned.
@@ -223,8 +223,8 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `<stage>/<item>/examples.npz`. If there are none, returns None and notes it in
-        `missing`. Raises `ResultError` if the file lacks one of `names`.
+        """The arrays of `<stage>/<item>/examples.npz`. If there are none, returns None and notes the item in `missing`.
+        Raises `ResultError` if the file lacks one of `names`.
 
         Args:
             study: if the item is a set, the study whose arrays are returned.

@@ -13,7 +13,7 @@ from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
 """Names of items, by role. For each role, the classes below give the section of `params.yaml` that has the item. For
-`networks`, an item is a run, or <ablation>/<condition>, where <ablation> is an entry of `ablation`."""
+`networks`, which is no section, an item is a run, or <ablation>/<condition> with names from `ablation`."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (

@@ -25,7 +25,7 @@ SETTINGS = ViewpointParams
 
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
-    """ValueError if a run is of a wrong system or does not fit the images, or if the viewpoints are unknown."""
+    """ValueError if a run is of a wrong system or does not fit the images, or if data set or viewpoints are unknown."""
     capsules = params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     cnn = params.run_of(f"{where}.cnn", study.cnn, "cnn")
     if study.dataset not in params.datasets:
