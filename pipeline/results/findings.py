@@ -66,7 +66,7 @@ class Finding:
         remarks: differences from the paper's settings and data; empty if there are none.
         undecided: the reason, if noise leaves a statement "undecided"; else "".
         notes: other observations that a reader of the verdict should know.
-        others: numbers by other protocols, each under its protocol's name. The scorecard's notes give them with verdicts.
+        others: numbers by other protocols, by the protocol's name. The scorecard's notes give them with verdicts.
         learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
     """
 

@@ -1,4 +1,4 @@
-"""The state of each item, such as "stale", from its result and the parameters, and the hours that the item takes.
+"""The state of each item, such as "stale", and the hours that it takes, from its result and the parameters.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
 parameters stay until someone deletes them. Reports mark both kinds.

@@ -82,7 +82,7 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The part of `numbers` that `names` lists, in four significant digits. A number with replicas is given as its mean.
+    """The part of `numbers` that `names` lists, in four significant digits. Numbers with replicas become their mean.
 
     A name joins the nested keys of a number by dots. Keys may contain dots, too. Names without a number are left out.
     """

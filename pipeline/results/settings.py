@@ -49,7 +49,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` is a study of rotated images. `optimise_upright`, for the gain in accuracy, has more images, all upright.
+    `optimise` is a study of rotated images, `optimise_upright` of more images, all upright, for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)

@@ -43,7 +43,7 @@ class Action(Protocol):
         """rho(g), given the matrix `[2, 3]` of g in the frame that the model sees. None if theory gives no rho(g)."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity for a `velocity [2, 3]` of g's matrix. None if theory gives none."""
+        """The derivative of rho at the identity if g's matrix has the `velocity [2, 3]`. None if theory gives none."""
 
 
 @dataclass(frozen=True)

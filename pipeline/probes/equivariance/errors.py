@@ -62,7 +62,7 @@ def dimensions(values: Tensor, weights: Tensor) -> float:
 
 
 def relative(errors: Tensor, scale: Tensor, resamples: int, seed: int) -> tuple[float, float]:
-    """The square root of sum(`errors [N]`) / sum(`scale [N]`), and its standard error from `resamples` bootstraps."""
+    """sqrt(sum(`errors [N]`) / sum(`scale [N]`)) and its standard error, from `resamples` bootstrap samples."""
     generator = torch.Generator().manual_seed(seed)
     count = len(errors)
     drawn = torch.randint(count, (resamples, count), generator=generator)
