@@ -21,7 +21,7 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item whose results are drawn.
         document: number of the document that the figure belongs to, such as "000"; empty if there is none.
-        code: file and function that draw the figure: "pipeline/report/equivariance.py#summary"; empty if not known.
+        code: function that draws the figure, such as "pipeline/report/equivariance.py#summary"; empty if not known.
         film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
         uri, width: the image as a data URI and its width in CSS pixels, both set by `page.figures.load_figure`.
     """

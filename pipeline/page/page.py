@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
-The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts, a reader
-still sees all but films, and the filters (plain CSS) work. `page.js` sorts and searches claims, and keeps filters and
-order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
+The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts,
+everything but films is shown, and the filters (plain CSS) work. `page.js` sorts and searches claims, and keeps filters
+and order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
 """
 
 import re
