@@ -107,7 +107,7 @@ def _read(path: Path) -> bytes | None:
 def merges_written_out(path: Path) -> bool:
     """Whether the sections of a params file that merge another section (`<<: *name`) also set all keys of that section.
 
-    `dvc exp run -S` writes such files. A later edit of the merged section then does not change those that merge it.
+    `dvc exp run -S` writes such files. Then a changed value in the merged section no longer reaches the others.
     """
     text, mark = path.read_text(encoding="utf-8"), "<<not merged"
     whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))

@@ -26,7 +26,7 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of a network of document 004. The network sees crops. Images with one value of a factor can be held out."""
+    """A run of a network of document 004. The network sees crops. Images with, say, one azimuth can be held out."""
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(description="images for validation; null: the data set's validation images")

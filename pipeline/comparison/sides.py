@@ -23,15 +23,15 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard, with our number. `value` is None for a claim without a number.
+    """A row of a scorecard, with our number. `value` is None if we have none.
 
     Attributes:
-        sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
-        verdict: on the number or statement alone (field `judged`), even if the page shows "undecided" or "not tested".
+        sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1. With
+            `standard_error`, the standard error of the mean instead.
+        verdict: field `judged`. It ignores reasons why the page may show "undecided" or "not tested" instead.
         items: names `<stage>/<item>` of the results that the number rests on.
         made_by: two comma-separated lists: the commits of these results, and the hashes of their settings.
         runs: ids of the tracked runs that made these results.
-        standard_error: whether `sd` is the standard error of the mean instead.
     """
 
     claim: str
@@ -99,7 +99,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: the profile of a side whose word names no profile; by default, the current one of the last such side.
+        profile: for sides whose word names no profile; by default, the profile that is current in the last of them.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.
@@ -143,8 +143,8 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
     commit = _commit(root, word)
     if commit and word in profiles:
         raise UserError(
-            f"'{word}' is both a profile and a Git revision: write the revision as refs/heads/{word} or as a hash, and "
-            f"the profile as `. --profile {word}`"
+            f"'{word}' is both a profile and a Git revision: write the revision as a hash, and the profile as "
+            f"`. --profile {word}`"
         )
     if commit:
         return Tree(root, word, commit), None

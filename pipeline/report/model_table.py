@@ -1,4 +1,4 @@
-"""Builds one table that compares all trained models: their test errors under many conditions, equivariance errors
+"""Builds one table that compares trained models: their test errors under many conditions, equivariance errors
 (`COLUMNS`), numbers of parameters and training times. All numbers are read from results.
 """
 
@@ -47,9 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Where results have the accuracies of probes and clusters, from which errors are computed: the stage, the end of the
-item's name (after the run's name), and the number's nested keys. The features' key is inserted after the first key.
-"""
+"""By measure, where its accuracy is in the results: the stage, the item's name after the run's name, and the nested
+keys of the number. The key of the features goes after the first of these."""
 
 
 # ---- the models
@@ -61,8 +60,8 @@ class Entry:
 
     Attributes:
         error: test error in percent.
-        how: the classifier in words, `ITSELF` or a linear probe with the name of its features.
-        features: the key of the first of the model's sets of features; empty if no probe was fitted.
+        how: what classifies, in words: `ITSELF`, or "linear probe on" and the name of the features.
+        features: the key of the model's first set of features; empty if no probe was fitted.
     """
 
     run: str
@@ -172,7 +171,7 @@ def build(results: Results) -> list[Table]:
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If several studies have the same run and measure, the first is shown: of optimisations, one with the most images.
+    # If several studies measure the same for a run, the first is shown. Optimisations are sorted, most images first.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

@@ -7,5 +7,5 @@ from pipeline.systems.vae.model.vae import VAE
 
 
 def read(model: VAE, images: Tensor) -> dict[str, Layer]:
-    """The layer "code" by name, for images `[B, 1, S, S]` in [0, 1]."""
+    """`{"code": layer}` for images `[B, 1, S, S]` in [0, 1]."""
     return {"code": plain(model.encode(images)[0].unsqueeze(1), None)}

@@ -2,7 +2,7 @@
 
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
 the mean would be 1 / c. If samples followed another density, it would in general not be one. Each q is a component of
-p, made slightly narrower. (For a wider q, q / p could be very large, and standard errors of its mean not reliable.) A
+p, made slightly narrower. (For a wider q, q / p could be so large that standard errors were unreliable.) A
 library computes q, because the test would miss an error that p and q share. Components differ in concentration (of
 cues) and sd (of poses), because the test would otherwise miss samples drawn with the values of a wrong component.
 """
@@ -23,7 +23,7 @@ from pipeline.systems.attention.settings import DensityStudy
 PEAK = 2.0
 """Ratio of the peak of a density q to the peak of its component. It is approximate for cues."""
 APART = 2.0
-"""Ratio of the last component's concentration to the first's, and of the first component's sd to the last's."""
+"""From the first component to the last, concentrations rise by this factor, and sds fall by it."""
 
 
 def run(study: DensityStudy) -> Outcome:

@@ -3,8 +3,8 @@
     p(x | mu, kappa) = C_d(kappa) exp(kappa mu^T x),  C_d(kappa) = kappa^v / ((2 pi)^(v + 1) I_v(kappa)),  v = d / 2 - 1
 
 with mean direction mu, concentration kappa from 0 to 1e9, and the modified Bessel function I_v. Equation 7 of document
-001 weights predictions by p. Gradients with respect to kappa use d log C_d / d kappa = -A_d(kappa), where the ratio
-A_d = I_{v+1} / I_v is the mean of mu^T x.
+001 weights predictions by a softmax of p. Gradients with respect to kappa use d log C_d / d kappa = -A_d(kappa), where
+the ratio A_d = I_{v+1} / I_v is the mean of mu^T x.
 """
 
 import math

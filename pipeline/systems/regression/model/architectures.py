@@ -23,7 +23,7 @@ from pipeline.systems.regression.settings import Decision
 
 @dataclass(frozen=True)
 class Architecture:
-    """The K problems of an architecture, and the capsule that represents each of m classes in each problem.
+    """The K problems of an architecture, and which capsule represents which of the m classes in each problem.
 
     Attributes:
         decision: the architecture's name. It decides how `class_scores` combines the problems' probabilities.
