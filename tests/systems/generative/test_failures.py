@@ -11,13 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from small import EVALUATE, FAILURES, small_run
 from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
+from pipeline.learning.model import EvaluationInputs
+from pipeline.params import Params
+from pipeline.results.outcome import Outcome
 from pipeline.systems.generative.equivariance import read
-from pipeline.systems.generative.evaluation import equivariance
+from pipeline.systems.generative.evaluation import equivariance, evaluate, evaluation
 from pipeline.systems.generative.evaluation.consistency import INK, NO_INK, consistency, part_use, responsible_parts
 from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -114,6 +118,19 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)
     assert part_use(capsules, images, classes, 0.0, 0)[0] < 0.9, "turned back, they are not alike"
+
+
+def test_an_evaluation_has_part_use_at_each_angle_on_the_first_test_images(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "evaluate", lambda inputs: Outcome("evaluate", pd.DataFrame(), {"test": {}}))
+    torch.nn.init.constant_(capsules.template_weights, 0.2)
+    params = Params.model_construct(evaluate=EVALUATE, failures=FAILURES)
+    numbers = evaluate(EvaluationInputs([capsules], dataset, small_run(), params, CPU, "evaluate")).numbers
+    images, classes = (each[: FAILURES.images] for each in dataset.part("test"))
+    expected = [part_use(capsules, images, classes, angle, FAILURES.seed)[0] for angle in EVALUATE.angles]
+    assert [each["consistency"]["mean"] for each in numbers["part_use"].values()] == pytest.approx(expected)
+    assert len(set(expected)) == len(EVALUATE.angles)
 
 
 # ---- poses in rotated images

@@ -5,7 +5,9 @@ bounds and one estimator against another; what is measured of them on a model.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 
 from pipeline.data.datasets import Dataset
 from pipeline.systems.generative.evaluation.presences import (
+    SAMPLES,
     binary_information,
     information_by_object,
     presence_measures,
@@ -147,3 +150,16 @@ def test_measures_by_hand_and_their_bounds(capsules: GenerativeModel, dataset: D
     noise = 0.1  # of the Monte Carlo estimate
     assert found["presence_information"] <= found["presence_information_by_object"] + noise
     assert found["presence_information_by_object"] <= found["presence_kl"]
+
+
+def test_each_measure_is_of_the_log_odds_of_all_images(
+    capsules: GenerativeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, generator = 2 * random(64, O), torch.Generator().manual_seed(3)
+    monkeypatch.setattr(capsules, "encode", lambda images: SimpleNamespace(object_logits=logits))
+    found = presence_measures(capsules, np.zeros((64, 1, 4, 4), np.uint8), 3)
+    noise = [logistic_noise((64, O), generator, "cpu").double() for _ in range(SAMPLES)]
+    for name, information in (("presence", joint_information), ("binary", binary_information)):
+        expected = torch.stack([information(logits, each) for each in noise]).mean().item()
+        assert found[f"{name}_information"] == pytest.approx(expected)
+    assert found["presence_information_by_object"] == pytest.approx(information_by_object(logits).sum().item())

@@ -13,6 +13,7 @@ from pipeline.layers import poses
 from pipeline.systems.generative.evaluation import templates
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
+    CONTROLS,
     best_correlation,
     copies,
     correlation,
@@ -22,6 +23,7 @@ from pipeline.systems.generative.evaluation.templates import (
     template_copies,
 )
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import FailureParams
 
 SIZE = 24
 SETTINGS = FAILURES.model_copy(update={"starts": 12, "steps": 60})
@@ -123,3 +125,25 @@ def test_templates_not_in_use_are_left_out_and_the_rest_compared(capsules: Gener
     with torch.no_grad():  # of a single part that is ever present there is no pair to count
         capsules.part_head[2].bias[:, 0] = torch.tensor([50.0, -50.0, -50.0, -50.0])
     assert copies(drawn(capsules, dataset.images), FAILURES) == {"pairs": 0, "copied": 0}
+
+
+def test_copies_are_counted_in_sets_of_strokes_that_fade_as_the_mean_template_does(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = list[Tensor]()
+
+    def counted(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
+        compared.append(pictures)
+        return {"pairs": float(len(compared)), "copied": 0.0}
+
+    monkeypatch.setattr(templates, "copies", counted)
+    with torch.no_grad():
+        capsules.template_weights += 0.1
+    numbers = template_copies(capsules, dataset.images, SETTINGS)
+    *controls, used = compared
+    mean, params = used.mean(0), capsules.params
+    for draw, windows in enumerate(controls):
+        cut = strokes(dataset.images, len(used), params.template_size, params.template_scale, SETTINGS.seed + draw)
+        torch.testing.assert_close(windows, cut * mean / mean.max())
+    assert len(controls) == CONTROLS
+    assert numbers["faded_strokes_pairs_sd"] == pytest.approx(np.std(np.arange(CONTROLS), ddof=1))
