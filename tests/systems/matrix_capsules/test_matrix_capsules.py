@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
+import pandas as pd
 import pytest
 import torch
 from em_loop import network
@@ -24,6 +27,7 @@ from pipeline.systems.cnn.model.cnn import CNN
 from pipeline.systems.cnn.settings import CNNModelParams
 from pipeline.systems.matrix_capsules.model import em_routing, matrix_capsules
 from pipeline.systems.matrix_capsules.model.matrix_capsules import BatchNorm, MatrixCapsules, measure_statistics
+from pipeline.systems.matrix_capsules.studies import ablation
 from pipeline.systems.matrix_capsules.studies.ablation import AblationParams, ablated
 
 
@@ -160,6 +164,25 @@ def test_early_training_routes_as_a_network_with_early_iterations_does_and_valid
     torch.testing.assert_close(loss(grows, 0.0), loss(fixed[3], 0.0))
 
 
+def test_betas_are_balanced_with_the_early_iterations_if_there_are_early_epochs() -> None:
+    images, balanced = torch.rand(20, 1, 10, 10), {}
+    start = network(saving=8.0, iterations=3).state_dict()
+    for name, iterations in (
+        ("early", (3, 1, 2.0)),
+        ("not early", (3, 1, 0.0)),
+        ("one", (1, 1, 0.0)),
+        ("three", (3, 3, 0.0)),
+    ):
+        changes = dict(zip(("iterations", "early_iterations", "early_epochs"), iterations, strict=True))
+        model = network(saving=8.0, **changes)
+        model.load_state_dict(start)
+        model.begin_epoch(images)
+        balanced[name] = torch.cat([each.detach() for layer in model.routed for each in (layer.beta_a, layer.beta_u)])
+    torch.testing.assert_close(balanced["early"], balanced["one"])
+    torch.testing.assert_close(balanced["not early"], balanced["three"])
+    assert not torch.allclose(balanced["one"], balanced["three"])
+
+
 def test_weight_decay_spares_biases_and_betas() -> None:
     model = network(weight_decay=0.1)
     matrices = [p for name, p in model.named_parameters() if "beta" not in name and "bias" not in name]
@@ -208,6 +231,22 @@ def test_an_ablation_changes_its_settings_and_stretches_the_margins_growth() -> 
     assert found.model.model_dump() == {**run.model.model_dump(), **changes}
     assert ablated(run, study, "plain").model == run.with_epochs(6).model
     assert (found.replicas, found.training.epochs, found.dataset) == (3, 6, run.dataset)
+
+
+def test_an_ablation_has_the_accuracies_of_the_epochs_that_are_kept() -> None:
+    run, images = small_run("matrix_capsules"), squares()
+    history = pd.DataFrame({"replica": [0, 0, 1, 1], "epoch": [1, 2, 1, 2], "train_accuracy": [0.1, 0.2, 0.3, 0.4]})
+    trained = SimpleNamespace(
+        history=history.eval("validation_accuracy = train_accuracy / 2"), best_epoch=[1, 2], seconds=1
+    )
+    study = AblationParams(run="a", epochs=2, replicas=2, conditions={"plain": {}})
+    context = MagicMock(settings=study, params=SimpleNamespace(runs={"a": run}))
+    context.dataset.return_value = images
+    context.train.return_value = trained, [build_model(run, images.images.shape[-1])] * 2
+    found = ablation.measure(context).numbers["condition"]["plain"]
+    assert found["train"]["accuracy"]["mean"] == pytest.approx(0.25)
+    assert found["validation"]["accuracy"]["mean"] == pytest.approx(0.125)
+    assert found["best_epoch"]["mean"] == 1.5
 
 
 CPU = torch.device("cpu")
