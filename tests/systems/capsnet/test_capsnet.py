@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import margin_loss
-from pipeline.layers.dynamic_routing import squash
+from pipeline.layers.dynamic_routing import cast_votes, squash
 from pipeline.systems.capsnet.model.capsnet import CapsNet, forward_pass
 from pipeline.systems.capsnet.routing import follow, routed_layers
 from pipeline.systems.capsnet.settings import CapsNetModelParams
@@ -123,6 +124,18 @@ def test_the_last_iteration_is_what_the_network_gives(counting: str, own: int, m
     assert found.shares.shape == (5, own + 2, 3, positions, types)
     torch.testing.assert_close(found.shares[:, 0], torch.full_like(found.shares[:, 0], 1 / 3))
     torch.testing.assert_close(found.shares.sum(2), torch.ones_like(found.shares[:, :, 0]))
+
+
+def test_votes_spread_around_their_mean_weighted_by_share_and_length() -> None:
+    net, images = capsnet(middle=0).double(), torch.rand(2, 1, SIZE, SIZE, dtype=torch.float64)
+    below = net.primary_capsules(net.feature_maps(images))
+    found = follow(net, 2, images)
+    votes = cast_votes(below, net.last.transformations)
+    for image, t, j in ((0, 0, 0), (1, 1, 2)):
+        weights = (found.shares[image, t, j].flatten() * below[image].norm(dim=-1)).detach().numpy()
+        mean = np.average(votes[image, j].detach(), axis=0, weights=weights)
+        square = np.average(((votes[image, j].detach().numpy() - mean) ** 2).sum(-1), weights=weights)
+        assert found.spreads[image, t, j].item() == pytest.approx(square**0.5)
 
 
 @pytest.mark.parametrize("middle", [0, 6])
