@@ -29,7 +29,7 @@ fi
 
 echo "Setting up $venv with $("$found" --version); once, a few minutes."
 "$found" -m venv "$venv"
-# Without compiling all modules first, of which few are ever imported: a third of the time.
+# Python compiles a module when it is first imported. If pip compiled all of them, this would take half as long again.
 if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
 then
     echo "Installing requirements.lock failed. Behind a proxy or without a network, PIP_INDEX_URL or PIP_FIND_LINKS can" >&2
