@@ -10,6 +10,6 @@ if find_spec("typer") is None or find_spec("pyro") is None:
 # GOMP_SPINCOUNT is the number of times that a waiting thread polls before it sleeps. torch brings GNU's OpenMP, which
 # reads this variable when torch is first imported. Polling avoids the delay of waking up, which matters in small
 # kernels. But if another process uses a core, a polling thread takes time from the threads that it waits for. An epoch
-# of a capsule model on two cores, alone and beside another process, takes 1.4 s and 17 s with the default of 300,000,
-# 1.5 s and 4.1 s with 4,000, and 2.0 s and 3.1 s with 1,000.
+# of a capsule model alone on two cores takes 1.4 s with the default of 300,000, 1.5 s with 4,000, and 2.0 s with 1,000.
+# Beside another process, it takes 17 s, 4.1 s and 3.1 s.
 os.environ.setdefault("GOMP_SPINCOUNT", "4000")

@@ -241,7 +241,7 @@ def check() -> None:
         for name, run in params.runs.items():  # check that the model can be built for the data set's images
             size = params.datasets[run.dataset].canvas
             try:
-                with torch.device("meta"):  # weights without numbers
+                with torch.device("meta"):  # shapes without data
                     count = sum(weights.numel() for weights in build_model(run, size).parameters())
             except (UserError, ValueError, RuntimeError) as error:
                 raise UserError(f"runs.{name}: no model for images of {size}x{size} pixels: {error}") from None

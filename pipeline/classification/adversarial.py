@@ -4,10 +4,10 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon, in the direct
 class (a general attack) or lowers the loss of a wrong class (a targeted attack; the wrong class is the target). The
 basic iterative method (BIM) takes several smaller steps. Pixels stay in [0, 1], and epsilon is in the same unit.
 
-An attack *through* a model and a loss follows that loss's gradient in that model. White-box attacks go through the
-attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
-gradient are exactly 0, and the attack changes nothing. So a second attack goes through the cross-entropy of the logits.
-(There is no second attack if the own loss is this cross-entropy.) An image counts as correct only if it is classified
+An attack *through* a model and a loss computes the gradient of this loss with this model. White-box attacks go through
+the attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
+gradient are exactly 0, and this attack changes nothing. So a second white-box attack goes through the cross-entropy of
+the logits. (There is none if the own loss is this cross-entropy.) An image counts as correct only if it is classified
 correctly after both attacks. A targeted attack succeeds if the target is predicted after one or both of them. Black-box
 attacks go through another model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
 """
@@ -76,8 +76,8 @@ def attacked(
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
     """White-box attacks: a row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy after
-    general attacks, or the share of targeted attacks that succeed (every wrong class of every image is a target once).
-    `own_loss` is what `value` would be if images were attacked through the own loss only.
+    general attacks, or the share of targeted attacks that succeed. Every wrong class of every image is a target once.
+    `own_loss` is the same measure for attacks through the own loss only.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -153,7 +153,7 @@ def outcome(
     crop: int,
     title: str,
 ) -> Outcome:
-    """Measure white-box attacks on all replicas of capsules and of convolutional networks, and their `gradient_sizes`.
+    """Measure white-box attacks and `gradient_sizes` for all replicas of capsules and of convolutional networks.
     Black-box attacks go through `cnns[0]`, and are measured on all other replicas of both. The arrays are a few
     attacked images. Images are central crops of `crop` x `crop` pixels.
     """

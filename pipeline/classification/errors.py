@@ -49,7 +49,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], crop: int, many: b
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas. The table has the columns replica, test (the metric) and accuracy (1 - error)."""
+    """Test errors of all replicas. Columns of the table: replica, test (the metric's name), accuracy (1 - error)."""
     models, dataset = of_kind(Classifier, inputs.models), inputs.dataset
     crop = inputs.run.augmentation.seen_size(dataset.images.shape[-1])
     replicas = tqdm(models, desc=inputs.title, unit="network")

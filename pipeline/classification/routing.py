@@ -5,7 +5,7 @@ The page shows these measures with a slider. They tell after how many iterations
 Each routed layer is also measured, after as many iterations as the network itself runs. This shows whether each capsule
 has one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
 
-Shapes: T iterations, B images, n classes. Parts (children of class capsules) are of c types at each of X positions.
+Shapes: T iterations, B images, n classes. Parts (children of class capsules): c types at each of X positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,8 +85,7 @@ def routed_layer(
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
     """Root mean square distances `[B, n]` of votes `[B, n, N, P]` to their mean. Each class gets N votes of P numbers.
 
-    The mean vote and the mean square are weighted by `weights [B, n, N]`. If all weights of a class are 0, so is its
-    distance.
+    The mean vote and the mean square are weighted by `weights [B, n, N]`. A class without any weight has distance 0.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)
@@ -113,8 +112,8 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """Measure the iterations and the layers of routing on all images. The arrays are about the first replica. They have
-    its `Iterations` for two images: the first that it classifies correctly, and the first that it misclassifies.
+    """Measure the routing iterations and the routed layers on all images. The arrays have the first replica's
+    `Iterations` for the first image that it classifies correctly and the first that it misclassifies, if there are any.
 
     Args:
         follow, layers: functions of images `[B, C, s, s]`, one per replica. The lists that the functions in `layers`
@@ -165,7 +164,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
-    """A row per iteration: test error, share `moved`, activation and vote spread of right and of other classes."""
+    """A row per iteration: test error, share `moved`, mean activations and vote spreads of right and other classes."""
     shares, activations, spreads = (each.transpose(0, 1).contiguous() for each in found[1:])
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)

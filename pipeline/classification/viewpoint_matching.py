@@ -4,9 +4,9 @@ Two networks are trained on images of familiar viewpoints only. A network that i
 have a lower error on novel ones, even if it generalised no better. So the errors on familiar viewpoints are matched:
 
 1. Errors are averaged over the last `LATE` epochs. (The minimum over epochs would be too low, as errors are noisy.)
-   The network with the larger mean on familiar test images is the worse one. Its means are compared.
-2. The better network (in the document, the capsules) is compared at the epoch where its error on familiar test images
-   first falls to the worse network's mean. Errors are interpolated linearly between epochs.
+   The network with the larger mean on familiar test images is the worse one. Its means enter the comparison.
+2. The better network (in the document, the capsules) enters with its errors at the epoch where its error on familiar
+   test images first falls to the worse network's mean. Errors are interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping

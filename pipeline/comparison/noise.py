@@ -24,8 +24,8 @@ class Spread:
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
-        n: number of machines. Machines with equal numbers for all claims that rest on the same items are not
-            independent, and count as one. For a claim without a number, all machines are counted.
+        n: number of machines. Machines with equal numbers for all claims from this claim's items are not independent,
+            and count as one. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, of which each number is the mean.
     """

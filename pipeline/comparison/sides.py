@@ -99,7 +99,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: for sides whose word names no profile; by default, the profile that is current in the last of them.
+        profile: the profile of sides whose word names none; by default, the last such side's current profile.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.

@@ -84,7 +84,7 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
 
 
 def pixel_bytes(path: Path) -> int:
-    """Bytes of a data set's images in memory, read from the header of its file. 0 if the file is missing or damaged."""
+    """Bytes of a data set's images in memory, from the zip directory of its file. 0 if the file cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
@@ -94,9 +94,9 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Turn any error of the `with` block into a `UserError`, which names the file. It also names the `stage` to run, if
-    one is given, unless permission to read is missing. A `UserError` passes unchanged. A `MemoryError` is turned into
-    a `UserError`, too, because a damaged header can cause it.
+    """Turn any error of the `with` block into a `UserError` that names the file and, if given, the `stage` to run. If
+    permission to read is missing, the stage is not named. A `UserError` passes unchanged. A `MemoryError` becomes a
+    `UserError`, too, because a damaged header can cause it.
     """
     try:
         yield

@@ -36,8 +36,8 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
 
     Raises `UserError` if the path is missing or does not fit `params.format`, if the class folders are not those of
     `params.classes`, if a class has no images, if an image is outside of a class folder, or if something in a class
-    folder has none of the `SUFFIXES`. Raises it also for unreadable folders, for links (DVC does not see changes of
-    their targets), for pipes and devices (DVC would wait for them forever), and for names that are not UTF-8.
+    folder has none of the `SUFFIXES`. Raises it also for unreadable folders and, in folders, for links (DVC does not
+    see changes of their targets), pipes and devices (DVC would wait for them forever), and names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):

@@ -42,7 +42,8 @@ class Light(NamedTuple):
     """A lighting: a distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: the lamp's direction in degrees: to the right of the cameras, as seen in images; above the horizon.
+        around: angle of the lamp to the right of the cameras, as seen in images, in degrees.
+        up: angle of the lamp above the horizon, in degrees.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
@@ -67,7 +68,7 @@ LIGHTINGS = (
 
 
 class Ellipsoid(NamedTuple):
-    """The points `centre + axes l` with `|l| <= 1`. `centre` is `[3]`. `axes` is `[3, 3]`, a semi-axis per column."""
+    """The points `centre + axes l` with `|l| <= 1`. `centre` is `[3]`. Columns of `axes` `[3, 3]` may be oblique."""
 
     centre: Floats
     axes: Floats
@@ -215,8 +216,7 @@ def turntable(azimuth: float) -> Floats:
 
 
 def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
-    """The left and the right camera. They look at the world's origin from the front (x), `elevation` degrees above the
-    horizon.
+    """The left and the right camera, `elevation` degrees above the horizon. They look from the front (x) at the origin.
 
     The cameras share one image plane through the origin. A point on this plane has the same position in both images. A
     point nearer to the cameras is further right in the left image than in the right image.

@@ -63,7 +63,7 @@ def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
     corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
     least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
     free = (2 - (most - least)).clamp_min(0)
-    place = draws[:, 4:] * free - free / 2  # the ink's middle, relative to the canvas's
+    place = draws[:, 4:] * free - free / 2  # the ink's middle, relative to the canvas's middle
     return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
 
 
