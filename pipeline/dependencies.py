@@ -1,8 +1,8 @@
 """The items of all stages and their dependencies, read from `dvc.yaml`.
 
-A template in `dvc.yaml` gives several items, such as `train@<run>`. This module expands templates without DVC, whose
-import would take half a second in every stage. A test checks that DVC gives the same items. An item's dependencies
-determine which settings are recorded with its result, and which code its checkpoints depend on.
+A template in `dvc.yaml` (`foreach` or `matrix`) gives several items, such as `train@<run>`. This module expands
+templates itself, because every stage would take half a second to import DVC. A test checks that DVC gives the same
+items. Dependencies determine which settings are recorded with a result, and which code its checkpoints depend on.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from pipeline.files import read_yaml
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a stage, with its templates filled in.
+    """One item of a stage. In its paths and parameters, `${...}` is replaced by the value.
 
     Attributes:
         stage, name: the two parts of `<stage>@<name>`; `name` is None for a stage without a template.
@@ -74,7 +74,7 @@ class Graph:
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in `values` that an item depends on, directly or through items whose outputs it reads. They
-        are nested like `values`. For an item of a matrix, the key `item` has the values of the matrix's variables.
+        are nested like `values`, and do not include `device`. If the item has `axes`, the key `item` has these.
         """
         item = self.item(stage, name)
         reached, waiting = {item.label: item}, [item]
@@ -85,7 +85,7 @@ class Graph:
                 waiting += new.values()
         names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
-        for dotted in sorted(names - {"device"}):  # left out: provenance records the device that was used
+        for dotted in sorted(names - {"device"}):  # provenance records the device that was used
             *path, last = dotted.split(".")
             target, source = part, values
             for key in path:

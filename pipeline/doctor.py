@@ -83,7 +83,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check that `CAPSULES_MIRROR` can be reached or, if it is not set, one server that has missing raw data."""
+    """Check `CAPSULES_MIRROR`. If it is not set, check that servers have all missing raw data, and that one answers."""
     from pipeline.data.sources import SOURCES, local_path
     from pipeline.params import load_params
 

@@ -1,4 +1,4 @@
-"""Errors that a user can fix, which are shown as one message without a traceback and have their own exit codes."""
+"""Errors that a user can fix. They are shown as one message without a traceback, and set the exit code."""
 
 import sys
 
@@ -10,7 +10,7 @@ class UserError(RuntimeError):
 
 
 class ParamsError(UserError):
-    """A parameter is unknown, missing or out of range. The message names each field and its allowed values."""
+    """`params.yaml` is missing or wrong, or lacks what was asked for. The message names what is wrong."""
 
     exit_code = 2
 

@@ -33,7 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
-        temporary.chmod(0o644)  # last: a library may have replaced the file, with other permissions
+        temporary.chmod(0o644)  # after the block, which may replace the file by one with other permissions
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -155,8 +155,8 @@ def json_sha256(content: Any) -> str:
 
 
 def md5(path: Path) -> str | None:
-    """The MD5 hash of a file or folder, as in `dvc.lock`; None if `path` does not exist. A folder's hash is that of the
-    list of its files, without compiled Python.
+    """The MD5 hash of a file or folder, as in `dvc.lock`; None if `path` does not exist. A folder's hash is the hash of
+    a list of the hashes and paths of its files, without compiled Python.
     """
     if not path.is_dir():
         return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

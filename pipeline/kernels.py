@@ -1,6 +1,6 @@
 """Compiles C++ kernels at set-up, and loads them when a model runs.
 
-A kernel is one C++ file beside the module that calls it. Several kernels include `kernels.h`. `python -m pipeline
+A kernel is one C++ file beside the module that calls it. All kernels include `kernels.h`. `python -m pipeline
 kernels` compiles every kernel once for each instruction set that this kind of processor may have, such as AVX2. Each
 result is a *form* of the kernel, in one file. A machine loads the form for its own processor, so all machines of a
 cluster can use the same files. File names contain a hash of source, headers and flags, so no outdated kernel is loaded.
@@ -68,7 +68,7 @@ def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
 
 
 def struct(**fields: Any) -> Struct:
-    """Make a struct from fields, given in the order in which C++ declares them. A Python int becomes an int64_t,
+    """Make a struct from fields, given in the order in which C++ declares them. An int or a bool becomes an int64_t,
     a Python float a float, a `c_double` a double, and a tensor or None a pointer. The struct keeps no tensor alive.
     """
     values = fields.values()

@@ -1,4 +1,4 @@
-"""The names of the sets of features that a probe reads, the same in all figures and tables."""
+"""Names of the sets of features that probes read, for tables and for descriptions of figures."""
 
 NAMES = {
     "t0": "t0",

@@ -1,5 +1,5 @@
-"""Films: sequences of pictures through which readers of the page move with a slider. A film shows a rotated image with
-the parts that a model finds, or the iterations of routing. Routing can also be drawn as a figure (`strip`).
+"""Films are sequences of pictures with a slider, for the page. A film shows a rotated image with the parts that a model
+finds, or the iterations of routing. Routing can also be drawn as a figure (`strip`).
 """
 
 import base64
@@ -39,8 +39,8 @@ def turning(
     Args:
         values: angles of the slider, `[N]`, degrees.
         series: each series' name, such as "input", and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: corners (x, y) of the squares of P parts, `[N, P, 4, 2]`, in pictures that are [-1, 1] x [-1, 1], y
-            down. A square's upper edge joins its first two corners.
+        frames: corners (x, y) of the frames of P parts, `[N, P, 4, 2]`. In a picture, x and y go from -1 to 1, y down.
+            The upper edge of a frame joins its first two corners.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """

@@ -39,7 +39,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     Args:
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1], all of the same size.
         columns: one heading per column, of one or several lines.
-        names: what the headings are, such as "rotation (degrees)", drawn to their left; as many lines as a heading has.
+        names: what the headings mean, such as "part", drawn to their left. It has as many lines as each heading.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)
@@ -59,8 +59,8 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
-        # Names have as many lines as the headings and the same font size, so that each name is beside its line. If
-        # the images were not at the left ("W") of their axes' box, the layout would reserve the wrong room for names.
+        # Names have as many lines as the headings and the same font size, so that each name is beside its line.
+        # Images are at the left ("W") of their axes' box. Otherwise, the layout would reserve the wrong room for names.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
@@ -72,10 +72,10 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
 
 
 def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
-    """One digit rotated step by step, with a row for each kind of image, such as input and reconstruction.
+    """One image rotated step by step, with a row for each kind of picture, such as input and reconstruction.
 
     Args:
-        angles: `[N]` degrees. If there are more than 13, only 13 of them are drawn, evenly spaced.
+        angles: `[N]` degrees. If there are more than `MOST_ANGLES`, only so many are drawn, evenly spaced.
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))

@@ -47,8 +47,8 @@ class PerElementMLP(nn.Sequential):
 
 
 class AttentionPooling(nn.Module):
-    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. The softmax of
-    the last channel over space gives the weights with which the other channels are summed.
+    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. The weights of
+    positions are the softmax of the last channel over space. The other channels are summed with these weights.
 
     `[B, channels, H, W] -> [B, parts, features]`.
     """
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # The input is summed over space before it is mapped to features: one product per part, not per position. This
-        # is exact, because a part's shares (weights over space) sum to 1. Scores have no bias: softmax would cancel it.
+        # The input is summed over space before it is mapped to features: one product per part, not per position. The
+        # result is the same, because a part's shares over space sum to 1. Scores have no bias: softmax would cancel it.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)

@@ -95,9 +95,9 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     """Gradient `[B, n, m, D]` with respect to votes, from `gradient [B, n, D]` with respect to the last weighted sums.
 
-    From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
-    It then adds the scalar product of votes_i and v to a_i. Here i is a capsule that votes. Let dx be the gradient with
-    respect to x. Each sum s contributes c_i ds to dvotes_i, and each scalar product contributes da_i v.
+    Let i be a capsule that votes. From logits a, an iteration computes weights c = softmax(a), sums
+    s = sum_i c_i votes_i and capsules v = squash(s). It then adds the scalar product of votes_i and v to a_i. Let dx be
+    the gradient with respect to x. A sum s contributes c_i ds to dvotes_i. A scalar product contributes da_i v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):

@@ -29,7 +29,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Positions `[B, P, size, size, 2]` of pixels x in templates' frames, (I + A)^-1 x, for poses `A [B, P, 6]`.
+    """Positions of pixels x in templates' frames, `[B, P, size, size, 2]`: (I + A)^-1 x for poses `A [B, P, 6]`.
 
     A term for the column and a term for the row are computed separately and added in one pass over the result.
     One matrix product for all pixels would take twice as long on a CPU.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Model(nn.Module):
-    """The interface that training needs. Images are `[B, C, S, S]` in [0, 1]."""
+    """The interface that training needs. Images are `[B, C, S, S]`, in [0, 1] unless `augment` changes brightness."""
 
     noise_size: int = 0
     """Number of random numbers per image that the loss needs."""
@@ -33,7 +33,7 @@ class Model(nn.Module):
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
-        """Noise `[*shape, noise_size]` on the device of `generator`. `shape` may be (steps, batch). None by default."""
+        """Noise `[*shape, noise_size]` on `generator`'s device. `shape` may be (steps, batch). Empty by default."""
         return torch.empty((*shape, 0), device=generator.device)
 
     @abstractmethod
@@ -63,8 +63,8 @@ class Model(nn.Module):
         return {}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Samples `[B, d]` from the posterior, by name, which are further features for probes. `found` is the result of
-        `features`. `generator` is on the CPU. Empty if samples are not probed.
+        """Further features for probes: samples `[B, d]` from the posterior, by name. Empty if samples are not probed.
+        `found` is the result of `features`. `generator` is on the CPU.
         """
         return {}
 

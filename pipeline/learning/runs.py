@@ -95,7 +95,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. If there is one seed, they are `<name>`, and the speed is left out."""
+        """Track metrics as `<name>/<replica>`. With one seed, track them as `<name>`, and leave out the speed."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -114,8 +114,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its table is the history without speeds. Its numbers are the best epochs, the numbers
-    of epochs and parameters, seconds, speed, and the best epochs' metrics on validation and any `KNOWN` images.
+    """The result of a training. Its table is the history without speeds. Its numbers are the metrics of the best epochs
+    on validation and any `KNOWN` images, the best epochs, counts of epochs and parameters, seconds, and speed.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -191,7 +191,7 @@ def load_run(
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # Settings that did not exist at the time of training get defaults, with which the code does what it did then.
+        # A setting that is younger than the training gets its default, with which the code does what it did then.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None

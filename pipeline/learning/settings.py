@@ -30,7 +30,7 @@ class AugmentationParams(Section):
 class CropParams(Section):
     """Random crops with random brightness and, if `warps` is true, random warps. They are drawn again in every epoch.
 
-    Gain and offset are drawn for each channel, because models remove a gain or offset that channels share.
+    Gain and offset are drawn for each channel. If channels shared them, `standardise` would remove them.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.
     """
 
@@ -112,11 +112,11 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name, each with the setting it needs, such as "competition: all"."""
+        """The settings that the model ignores, by name, each with what it would need, such as "competition: all"."""
         return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
 
     def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
-        """By need, such as "competition: all": whether it is met, and the names of the settings with this need."""
+        """By need, such as "competition: all": whether it is met, and the settings that the model ignores otherwise."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

@@ -2,7 +2,7 @@
 does not wait for the device after each step.
 
 An epoch trains on all full batches, reads their metrics from the device once, validates, keeps the best parameters and
-saves a checkpoint (at most one in ten seconds, and one at the end). The order of images, the warps and the noise
+saves a checkpoint (at most once in ten seconds, and always at the end). The order of images, the warps and the noise
 depend only on the seed and the epoch. So an interrupted training gives the same weights when it is run again (bit for
 bit on the CPU). With `training.averaging`, the average of the weights is validated and kept, not the last weights.
 """
@@ -134,7 +134,7 @@ class _Loop:
             self.model = task.build().to(self.device)
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
-        # Parameters without a gradient are set by `Model.end_epoch`.
+        # `Model.begin_epoch` or `Model.end_epoch` sets parameters without a gradient.
         self.statistics = {name for name, value in self.parameters.items() if not value.requires_grad} - set(frozen)
         self.frozen_values = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
