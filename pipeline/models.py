@@ -38,7 +38,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], mean over seeds. UserError if not a classifier."""
+        """Mean scores over seeds, `[N, classes]`, of images `[N, C, S, S]` in [0, 1]. UserError if not a classifier."""
         scores = [[self._scores(model, batch) for model in self.models] for batch in self._batches(images)]
         return torch.cat([torch.stack(each).mean(0) for each in scores])
 

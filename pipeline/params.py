@@ -154,7 +154,7 @@ def _describe(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """The typed form of a params file. `ParamsError` names all wrong fields, or one that contradicts other sections."""
+    """The typed form of a params file. `ParamsError` names all wrong fields, or else one conflict between sections."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

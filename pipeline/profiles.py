@@ -105,9 +105,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def merges_written_out(path: Path) -> bool:
-    """Whether the sections of a params file that merge another section (`<<: *name`) also set all keys of that section.
+    """Whether every section of a params file that merges another one (`<<: *name`) also sets all keys of the other.
 
-    `dvc exp run -S` writes such files. Then a changed value in the merged section no longer reaches the others.
+    `dvc exp run -S` writes such files. In them, an edit to the merged section no longer reaches those that merge it.
     """
     text, mark = path.read_text(encoding="utf-8"), "<<not merged"
     whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))

@@ -122,8 +122,8 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 
 def _client(root: Path, workers: int, scheduler: str | None) -> Client:
-    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Raises `UserError` if packages
-    are missing or differ in version from those of the scheduler, or the scheduler cannot be reached.
+    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Dask only warns if versions
+    of packages differ. Raises `UserError` if Dask is missing, or if the scheduler cannot be reached.
     """
     try:
         from distributed import Client
@@ -150,7 +150,7 @@ def _submit(client: Client, root: Path, plan: Plan, sent: Sequence[str], job: di
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(*of_item: Any) -> Packet:  # local, because Dask would pickle `run_item` by name despite the line above
+    def task(*of_item: Any) -> Packet:  # local: Dask would pickle `run_item` itself by name, despite the line above
         return run_item(job, *of_item)
 
     entries = _lock_entries(root)
@@ -261,11 +261,11 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: return a command's output. On Linux, the command dies with the worker. RuntimeError if it fails."""
+    """On a worker: run a command and return its output. RuntimeError if it fails. On Linux, it dies with the worker."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC runs the `python` found first
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # so that DVC runs this Python
     if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # a clone's MLflow store would be lost
         env["CAPSULES_MLFLOW"] = "off"  # if journals are shared, the head sends them to MLflow
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)

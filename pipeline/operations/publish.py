@@ -84,13 +84,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote, and keep only complete outputs of `locked` there. Returns a reason for
-    each output of `wanted` that is not on the remote afterwards, and for each output of `locked` that was removed.
-    Raises `UserError` if the remote has become too large, or DVC reports an error.
+    """Push the outputs `wanted`. Remove from the remote all but those outputs of `locked` that are complete and have no
+    file above `LARGEST_FILE`. Returns a reason for each output of `wanted` that is not on the remote afterwards, and
+    for each removed output of `locked`. Raises `UserError` if the remote is now too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # without names, everything would be pushed; with them, DVC reads dvc.lock once for each
+    if new:  # Without names, DVC would push everything. It reads dvc.lock once per name, so only new ones are named.
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -102,7 +102,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths of an output's files on the remote and of a folder's listing. UserError if one is missing or damaged."""
+    """Paths on the remote: an output's files and, for a folder, its listing. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)

@@ -41,8 +41,8 @@ class PlannedItem:
 
     Attributes:
         needs: all items that it needs, directly or indirectly (a study of a run also needs the run's data set).
-        behind: the items of `needs` that are out of date.
-        stale: whether the item, or one of `needs`, is out of date.
+        behind: the items of `needs` that are stale.
+        stale: whether the item itself, or one of `needs`, is out of date.
         uncached: paths of the item's outputs that DVC does not cache, relative to the repository.
     """
 

@@ -131,8 +131,8 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 
 def vector_uri(svg: str) -> str:
-    """The data URI of an SVG drawing, without comments, metadata and most white space. It is not in base64, which would
-    be longer, because only few characters need encoding.
+    """The data URI of an SVG drawing, without comments, metadata and most white space. Base64 would be longer, because
+    only few characters need encoding.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
@@ -168,7 +168,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run that has the metric: a row has an epoch and the mean of the seeds that reached it."""
+    """Yield a table for each run with the metric. A row has an epoch, and the mean over seeds that reached it."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -178,8 +178,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the accuracy of
-    probes with the protocol `refit`, averaged over seeds. These are fit to images rotated like the test images.
+    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the accuracy,
+    averaged over seeds. The probes are those of the protocol `refit`, fit to images rotated like the test images.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

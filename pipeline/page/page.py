@@ -181,7 +181,7 @@ def _cards(
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
     """One profile's finding about a claim: number, meaning of ±, sort key, verdict, tier, and the shell commands that
-    measure the claim again. `judged` is the row's own (see `scorecard`), or empty if it equals the row's `verdict`.
+    measure the claim again. `judged` is the row's field `judged` (see `scorecard`), or empty if it equals `verdict`.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
@@ -237,9 +237,9 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text, or only the value without `sd`. It has as many decimals as the claim's number or sd
-    (whichever has more), at least one, but none for absolute values from 1,000. If 0 < `sd` < 0.05, it has one decimal
-    more. Without `sd`, absolute values below 0.05 have two significant digits.
+    """`value ± sd` as text, or only the value if `sd` is None. The numbers have as many decimals as the claim's number
+    or sd (whichever has more), and at least one. If the absolute value is at least 1,000, they have none. If
+    0 < `sd` < 0.05, they have one more. Without `sd`, absolute values below 0.05 have two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])

@@ -17,18 +17,18 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean. Two claims without a number, `000.full.*`, are "undecided" if noise may be why they fail.
-- "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the
-  document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
-  about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch
-  (of an ablation, the kept epoch). (3) Our error is above the document's, and still falls: the mean error in the last
-  eighth of the epochs is below that in the eighth before, by more than two standard errors of the difference
-  (binomial). These are errors on test images if the run measures some after every epoch, else on validation images.
-  (4) The document does not give its distorted images, so ours replace them. A claim without a number is "not tested" if
-  (1) or (4) is true, even if it holds here.
+- "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the document's
+  conditions. (1) Training took fewer steps than in the document or its published code. (2) Our error on augmented
+  training images in the last epoch (of an ablation, the kept epoch) is above the document's error. (3) Our error still
+  falls: its mean over the last eighth of the epochs is below that over the eighth before, by more than two standard
+  errors of the difference (binomial). It is measured on test images if the run tests some after every epoch, else on
+  validation images. (4) The document does not give its distorted images, so ours replace them. Facts 2 and 3 need a
+  claim about an error, and an error of ours above the document's. A claim without a number is "not tested" if (1) or
+  (4) is true, even if it holds here. If "undecided" applies, too, the verdict is "not tested".
 
-The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
-verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this cause is the reason for it. Otherwise
-the cause is the finding's first remark in the order budget, data, setting, noise, or "unexplained" without a remark.
+The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. It is the
+reason for the verdict "not tested" (kind budget or data) or "undecided" (kind noise). For other verdicts, it is the
+finding's first remark in the order budget, data, setting, noise (for "better", budget is last), or "unexplained".
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
@@ -112,8 +112,8 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """The kind and the text of the reason why a finding does not decide its claim. Kind "noise" gives "undecided";
-    other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
+    """The kind and the text of the reason why a finding does not decide its claim. Kind "noise" gives "undecided".
+    Other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])

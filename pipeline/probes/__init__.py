@@ -1,1 +1,1 @@
-"""Measurements of any model with features: probes, clusters, sparsity."""
+"""Measurements of any model: probes and clusters of its features, sparsity, equivariance."""

@@ -18,7 +18,7 @@ Features = dict[str, NDArray[np.float32]]
 
 
 def batches(images: NDArray[np.uint8], device: torch.device, size: int = BATCH) -> Iterator[Tensor]:
-    """Yield uint8 images `[N, C, S, S]` as float batches `[size, C, S, S]` in [0, 1], on the device."""
+    """Yield uint8 images `[N, C, S, S]` as float batches `[B, C, S, S]` in [0, 1], on the device, B <= `size`."""
     for start in range(0, len(images), size):
         yield torch.from_numpy(images[start : start + size]).to(device).float() / 255
 

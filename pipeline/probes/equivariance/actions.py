@@ -43,7 +43,7 @@ class Action(Protocol):
         """rho(g), given the matrix `[2, 3]` of g in the frame that the model sees. None if theory gives no rho(g)."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity if g's matrix has the `velocity [2, 3]`. None if theory gives none."""
+        """The derivative of rho(g) as g leaves the identity with the `velocity [2, 3]`. None if theory gives none."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
-    """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. The eigenvectors of the
-    covariance of `before` are computed once for all penalties, and for all capsules, too, if those of each image have
-    equal weights. Returns a function that predicts `[M, n, k]` from a penalty and values `[M, d]` of M images.
+    """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. Returns a function that
+    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. All penalties share the eigenvectors of the
+    covariance of `before`. If all capsules of an image have the same weight, the capsules share them, too.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -1,6 +1,6 @@
 """Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's errors.
 
-- `pixels`: f(x) = x. The map that predicts f of a moved image is the resampling that moves the image. So the error is
+- `pixels`: f(x) = x. The prediction for a moved image resamples f(x) as the image is resampled. So the error is
   zero, except for content that enters at the edges of a crop.
 - `moments`: centroid and second moments of an image's content. How an affine map of the plane changes them is
   known exactly. Their error comes from the pixel grid and from edges.

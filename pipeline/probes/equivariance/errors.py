@@ -9,11 +9,10 @@ change if f is scaled or a constant is added. So a network that maps all images 
 smaller errors. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
 another image has an error of about 1.4. No error is computed for features whose relative sd is below `COLLAPSED`.
 
-For errors within classes, the means are taken over images of the same class. So features that say hardly more
-than the class do not get smaller errors, either.
-
-Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So a
-capsule that is present in the image, but absent in the moved copy, still has half its weight.
+For errors within classes, the means are taken over images of the same class. So features that say hardly more than the
+class do not get smaller errors, either. Capsules with presences are weighted by the mean of their presences in an image
+and in its moved copy. So a capsule that is present in the image, but absent in the moved copy, still has half its
+weight. For derivatives, and for images that are moved back, weights and denominators are those of f(x) alone.
 
 Shapes: values `[N, n, k]` and weights `[N, n]` of n capsules with k values each, for N images.
 """

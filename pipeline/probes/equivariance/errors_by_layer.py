@@ -209,7 +209,7 @@ def _measure(
 
 
 def _not_collapsed(layers: Layers) -> Layers:
-    """Layers whose values differ between images (`errors.COLLAPSED`)."""
+    """Layers whose values differ enough between images (`errors.COLLAPSED`)."""
     varied = {name: errors.variation(layer.numbers, layer.weights) for name, layer in layers.items()}
     return {name: layer for name, layer in layers.items() if varied[name] >= errors.COLLAPSED}
 

@@ -69,7 +69,7 @@ def velocity(family: str, size: int) -> Tensor:
 
 
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
-    """The derivative of moved images at the identity: at each pixel, minus its velocity times the image's gradient.
+    """The derivative of moved images at the identity: minus each pixel's velocity times the image's gradient there.
 
     The gradient is computed by central differences, because bilinear interpolation is not differentiable at the centres
     of pixels. A central difference is the mean of the derivatives on both sides.
