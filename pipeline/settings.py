@@ -23,8 +23,8 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that is younger than some results. These results were made as with `default`.
-    Records leave out the setting if it is `default`, so old results still have the same settings as the profile.
+    """A pydantic field for a setting that was added after some results were made. They were made as if it had the value
+    `default`. Records leave out a setting with this value, so these results still have the profile's settings.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 

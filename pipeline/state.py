@@ -16,7 +16,7 @@ from pipeline.results.reading import Results
 
 
 class Output(NamedTuple):
-    """An output of an executed stage, with its path relative to the repository.
+    """An output or a dependency of an executed item, with its path relative to the repository.
 
     Attributes:
         label: the item as results name it, such as `train/capsules-mnist`.

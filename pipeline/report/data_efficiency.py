@@ -23,8 +23,8 @@ ITSELF = "itself"
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, what classifies (`ITSELF` or, for a probe, the model's first set of features), and test
-    errors in [0, 1] by share of the training images, such as "0.1".
+    """An item's run, what classifies, and test errors in [0, 1] by share of the training images, such as "0.1". What
+    classifies is `ITSELF` or, if linear probes do, the name of the model's first set of features.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = numbers.names("share", shares[-1])[0]
@@ -51,7 +51,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set, with one error axis for all. A line joins three or more markers of a run."""
+    """Draw a panel for each data set, all with one error axis. Three or more markers of a run are joined."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -82,9 +82,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
-    """For the item that answers claims about `role` ("capsules" or "cnn"): its run, its numbers, its epochs divided by
-    the run's epochs, the number of parameters, and test errors by number of training images. Raises `NotMeasuredError`
-    if one of these is missing, or if the run is no classifier.
+    """The network that answers claims about `role` ("capsules" or "cnn"): its run, the item's numbers, the item's
+    epochs divided by the run's, the number of parameters, and test errors by number of training images. Raises
+    `NotMeasuredError` if the item or the number of parameters is missing, or if the network is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)

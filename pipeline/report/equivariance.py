@@ -54,9 +54,9 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
-    It is relative to the sd within classes. Relative to the sd over all images, errors are small for any layer that
-    shows little but the class. Standard errors are averaged, too, because averaging does not reduce the noise that
-    errors on the same images share.
+    Errors are divided by the sd within classes. Divided by the sd over all images, they would be small for any layer
+    that shows little but the class. The result's standard error is the mean of the standard errors: all errors are on
+    the same images, so averaging does not reduce their common noise.
     """
     place = (TRAINED, layer, measure)
     families = []
@@ -154,7 +154,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
-    # If the claim fails, remarks are those on the failing pair that differs least from the document.
+    # If the claim fails, the remarks are about the failing pair that has the fewest.
     differences = [
         remarks("comparison", "equivariance", {}, _data(poses))
         for poses, features in pairs
@@ -248,7 +248,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with a table: a row for each layer of a run or control and each pair of `_chosen`. Empty without rows."""
+    """A list with one table: for each layer of a run or control, a row per transformation. Empty without rows."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}

@@ -75,7 +75,7 @@ class Entry:
 
 
 def _trained(results: Results) -> Iterator[Entry]:
-    """Yield every evaluated run with a known test error and number of parameters."""
+    """Yield every evaluated run that has a test error, and whose training is known (see `training_behind`)."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
         features = next(iter(numbers.names("probe")), "")

@@ -1,5 +1,5 @@
-"""Published numbers, in files of this folder: the documents' claims (`claims.yaml`), and other authors' test errors
-of networks like those of document 004, by the number of images seen in training (`public_curves.yaml`).
+"""Published numbers, in files of this folder: the documents' claims (`claims.yaml`), and test errors of networks like
+those of document 004, by the number of images seen in training (`public_curves.yaml`).
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OFF_A_PLOT = "read off a plot"
 
 
 class Claim(BaseModel):
-    """One claim: a number to reproduce if it has a `value`, or else a statement that a check confirms or refutes."""
+    """One claim. With a `value`, it is a number to reproduce, else a statement that a check confirms or refutes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -102,7 +102,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, ours, theirs) for each setting that differs. From {least: n}, only numbers below n differ."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. {least: n} in a document allows n or more."""
     for key, value in theirs.items():
         if key in ("words", "budget", "published_code") or key not in ours:  # these names are no settings
             continue

@@ -41,8 +41,8 @@ class Learned:
     """How far a classifier was trained: errors in percent, averaged over seeds.
 
     Attributes:
-        training_error: error on the augmented training images in the last epoch (of an ablation: in the kept epoch).
-            None if unknown, as with mixup, which gives images two classes.
+        training_error: error on augmented training images in the last epoch. In an ablation, it is that of the epoch
+            whose weights are kept. None if unknown, as with mixup, which gives images two classes.
         measured: images on which errors were measured after every epoch, "test" (some test images) or "validation".
         before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last eighth.
         images: number of these images; 0 if this number or the errors are unknown.
@@ -114,8 +114,8 @@ def _error(accuracies: list["pd.Series[float]"]) -> float:
 def stalled(history: pd.DataFrame, run: Any) -> str:
     """Signs that a run no longer learns, in words; empty if there are none.
 
-    The signs: validation accuracy is no better than guessing at the end, after two epochs or more; the gradient norm is
-    0 at the end; the gradient norm is above `training.gradient_clip` in every epoch.
+    There are three signs. The validation accuracy is no better than guessing at the end, after two epochs or more. The
+    gradient norm is 0 at the end. The gradient norm is above `training.gradient_clip` in every epoch.
 
     Args:
         history: columns replica, epoch, train_gradient_norm and, for classifiers, validation_accuracy.

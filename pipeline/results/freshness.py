@@ -36,8 +36,8 @@ class ItemStatus:
         hours: hours that the item took, or would take; None if unknown.
         estimated: whether `hours` is an estimate, the median of all hours recorded for the stage's items.
         commit: short hash of the commit that the result was made from; "" if unknown.
-        changed: of a stale item, (dotted name, value in the result, value now) of each changed setting; of an outdated
-            item, (path, hash then, hash now) of each changed file or folder; else empty.
+        changed: for a stale item, each changed setting (dotted name, value in the result, value now). For an outdated
+            item, each changed file or folder (path, hash then, hash now). Empty for other states.
     """
 
     label: str
@@ -133,7 +133,7 @@ def recorded_hours(numbers: Numbers) -> float | None:
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """Lines of text: items, named as for `dvc repro`, with what changed, then totals by state."""
+    """Lines of text: for each item, a line (with its name in DVC) and lines on what changed, then a line of totals."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:

@@ -283,8 +283,8 @@ def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
 
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows of one study in the table of a set, without columns of other studies. Types of columns are inferred from
-    these rows only, because a column of integers may hold text in another study.
+    """The rows of one study in the table of a set, without columns that are empty in these rows and not in `columns`.
+    Types are inferred from these rows only, because a column of integers may hold text in another study.
     """
     whole = pd.read_csv(path, dtype=str, keep_default_na=False)
     if "study" not in whole:

@@ -38,7 +38,7 @@ class Role(NamedTuple):
 
 
 def one(section: str, kind: str = "", **more: Any) -> Any:
-    """A pydantic field for one role (see `Role`). By default, the profile may leave out the role."""
+    """A pydantic field for one role (see `Role`). The profile may leave it out, unless `default` is `...` in `more`."""
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
@@ -48,8 +48,8 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 
 class GenerativeEvidence(Section):
-    """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` is a study of rotated images, `optimise_upright` of more images, all upright, for the gain in accuracy.
+    """Evidence for document 000. Claims about affNIST use the runs in `affine`, other claims about runs use `table_1`.
+    `optimise`: rotated images. `optimise_upright`: more images, all upright. It is preferred for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -68,8 +68,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. For `inference.as_coded`, the network without routing infers as in
-    the code behind the document. The first measured entry of `middle` answers the claim about a middle layer.
+    """Evidence for the networks of document 001. `inference.as_coded`: inference as in the document's code, in the
+    network without routing. `middle`: its first measured entry answers the claim about a middle layer.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -106,7 +106,7 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Evidence for document 004. `crops`: the run whose scores are means over crops. `votes`: the run for Figure 2.
+    """Evidence for document 004. `crops`: the run for the error with several crops. `votes`: the run for Figure 2.
     `published`: the run with the authors' own settings. No claim rests on it, but its curve is drawn.
     """
 

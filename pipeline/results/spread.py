@@ -27,7 +27,7 @@ def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
-    """`spread` of `value` over rows with equal values in columns `keys`, nested by these values, one level per key."""
+    """`spread` of the column `value` in each group of rows with equal `keys`. The result has a level for each key."""
     nested: dict[str, Any] = {}
     for key, column in table.groupby(list(keys), sort=False)[value]:
         level = nested

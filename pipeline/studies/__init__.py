@@ -1,4 +1,4 @@
-"""Studies, one module each: for any system in this folder, for one system in the folder `studies` of its package.
+"""Studies, one module each. Those for any system are in this folder, those for one in its package's `studies`.
 
 A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 

@@ -86,7 +86,7 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
     """The data set with a share of its training and validation images, the same share of every class.
 
     It has the first images of each class, in the order of the split, so a larger share contains every smaller one. It
-    has about `_FEWEST` validation images or more, and all test images.
+    has at least `_FEWEST` validation images (or all, if there are fewer), and all test images.
     """
     import pandas as pd
 

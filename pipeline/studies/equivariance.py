@@ -64,9 +64,9 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, two arrays `[N, 2]` of N pairs of test images (indices) whose viewpoints differ by one step. The first
-    array has up to `fit_images` pairs of half of the toys, the second up to `images` pairs of the other toys. A factor
-    is left out if either half of the toys has under 8 pairs.
+    """For each factor, two arrays `[N, 2]` of pairs of test images (indices) whose viewpoints differ by one step. The
+    first array has up to `fit_images` pairs, showing one half of the toys. The second has up to `images` pairs, showing
+    the other half. A factor is left out if a half has fewer than 8 pairs.
     """
     from pipeline.data.viewpoints import STEPS, neighbours
 

@@ -1,10 +1,10 @@
 """Do samples of mixtures in `top_down` follow their densities (document 001, section 4.2)? Is equation 7 a density?
 
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
-the mean would be 1 / c. If samples followed another density, it would in general not be one. Each q is a component of
-p, made slightly narrower. (For a wider q, q / p could be so large that standard errors were unreliable.) A
-library computes q, because the test would miss an error that p and q share. Components differ in concentration (of
-cues) and sd (of poses), because the test would otherwise miss samples drawn with the values of a wrong component.
+the mean would be 1 / c. If the samples followed another density, the mean would in general not be one. Each q is a
+component of p, made narrower. (With a wider q, q / p could be very large, and standard errors unreliable.) PyTorch or
+SciPy computes q, so that q cannot have the same error as p, which the test would miss. Components differ in the
+concentration of cues and the sd of poses. Otherwise, the test would miss samples with values of a wrong component.
 """
 
 import math

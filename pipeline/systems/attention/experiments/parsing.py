@@ -6,7 +6,7 @@ or learns them from parts and cues. The baselines are dynamic routing, EM routin
 A vote for an object is the pose of this object that fits a part best. Dynamic and EM routing are run as published (few
 iterations, one start), and with more iterations. The longer EM routing has several starts, and is run with and without
 a model of clutter (parts without a parent). Sds in EM routing are at least sigma. The posterior of parents given the
-objects' true poses gives an upper limit for the share of parents found.
+objects' true poses sets an upper limit, on average, for the share of parents found.
 """
 
 import math
@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion without cues, with cues, and with cues and scales learned from thrice their true values."""
+    """Parses by inversion: without cues, with cues, and with cues and learned scales (from thrice the true values)."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -115,8 +115,8 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
     """Inversion's mean lead in `found` over a method. `leads` has leads per scene, `[B]`, for each (sigma, shown).
 
     Returns:
-        `mean`, in which settings have equal weights; its `standard_error`; the number of `scenes`; the numbers of
-        settings in which inversion finds `more` parents than the method, and `as_many`, a tie.
+        `mean`, in which settings have equal weights, and its `standard_error`. The number of `scenes`. The numbers of
+        settings in which inversion finds `more` parents than the method, and in which it finds `as_many`.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
