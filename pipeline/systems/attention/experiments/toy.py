@@ -1,7 +1,7 @@
 """The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
 Input and output are clamped. Inference starts at the forward pass, h = x, and minimises an energy by gradient descent
-on h. The document's text and its published figure need different energies, which are called readings here:
+on h. The document's text implies one energy, its published figure another. Both energies are called readings here:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure
@@ -43,7 +43,7 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 
 def least_weight(rate: float, steps: int) -> float | None:
-    """The least weight of L1 at which at most one unit is active (reading two-sided). None if no unit is active there.
+    """The least weight of L1 at which a single unit is active (reading two-sided), or None if none is found up to 10.
     Bisection finds the weight, because units become inactive (exactly 0) one after another as the weight rises.
     """
 
@@ -59,8 +59,8 @@ def least_weight(rate: float, steps: int) -> float | None:
 
 def run(study: ToyStudy) -> Outcome:
     """The table has one row for each reading, weight and penalty: the activities h1, h2 and h3 after inference, their
-    Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the least
-    weight of L1 at which a single unit is active in reading two-sided.
+    Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the result
+    of `least_weight`. It is left out if it is None.
     """
     rows = []
     end: dict[str, Any] = {}

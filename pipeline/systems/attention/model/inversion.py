@@ -1,15 +1,15 @@
-"""Variational inversion of the top-down model, left open in document 001: it infers parts' parents and objects' poses.
+"""Inversion of the top-down model (left open in document 001): infers parents of parts and poses of objects.
 
 The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-This lower bound on log p(parts, cues), with parents summed out, has many local maxima, because votes for an object from
-parts of other objects can agree by chance. So each scene has several starts, at poses that some of its parts vote for.
-In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few
-starts of each scene continue in the second half. At the end the best start is kept. The bound is estimated with random
-noise. All starts of a scene are compared with the same noise. The largest of several estimates is biased upwards, so
-the bound of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
+This lower bound on log p(parts, cues), with parents summed out, has many local maxima: votes for an object can agree by
+chance, even if their parts belong to other objects. So each scene has several starts, at poses that some of its parts
+vote for. In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the
+best few starts of each scene continue in the second half. At the end the best start is kept. The bound is estimated
+with random noise, the same for all starts of a scene. The largest of several estimates is biased upwards, so the bound
+of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
 
 Shapes: B scenes, R starts of each scene, n objects with poses of D numbers, m parts with poses of d numbers.
 """
@@ -108,7 +108,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps of Adam. Parts' sds shrink as in `from_starts`. `log_scales` change in place."""
+        """`q` after half of the steps of Adam, which updates `log_scales` in place. `from_starts` explains `widest`."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])

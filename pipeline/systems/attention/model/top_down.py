@@ -4,23 +4,23 @@ Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m b
 
     U_ij = W_ij z_j                                                                          (section 4.1)
 
-The part attends to its n predictions. Iterations of this attention select one parent:
+Each part attends to its n predictions. Iterations of this attention select one parent (in the document, scale is 1):
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. In the
 document, the mixture's weights are a softmax of von Mises-Fisher (VMF) densities. In this module they are a softmax of
-log densities, which are linear in scalar products with the predictions, like the scores in equation 6. In the document,
-weights and Gaussians depend on the same pose V_i. The mixture then does not integrate to one, but to nearly n if the
-direction of a pose nearly always shows its parent (`literal_mass`). It integrates to one if the weights depend on
-another variable, such as the *previous* pose in equation 6. Here, this variable is a cue q_i, the direction in which to
-look for the part. A part with parent s_i thus has two observed variables, its cue and its pose:
+log densities. Like the scores in equation 6, these are linear in scalar products, here with directions of predictions.
+In the document, weights and Gaussians depend on the same pose V_i. The mixture then does not integrate to one. Its
+integral is nearly n if the direction of a pose nearly always shows its parent (`literal_mass`). The integral is one if
+the weights depend on another variable, such as the *previous* pose in equation 6. Here, this variable is a cue q_i, the
+direction in which to look for the part. A part with parent s_i thus has two observed variables, its cue and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
 Given the cue, the parent has the probabilities softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)). They are the
 weights p_(i) of equation 7. With the parent summed out, the pose given the cue has the density of equation 7. Clutter
-(parts without a parent) is one more component, with prediction zero, kappa zero and a wide sd.
+(parts without a parent) is one more component, with prediction zero, kappa zero and a large sd.
 
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
 """

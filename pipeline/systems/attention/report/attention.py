@@ -1,7 +1,7 @@
-"""Measures of the claims about document 001's generative model, and figures of the studies of top-down attention.
+"""Measures of document 001's claims about its generative model, and figures of the studies of top-down attention.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
-claims. So findings have no remarks, which would name differences from the document.
+claims. So findings have no remarks on differences from the document.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,8 +53,8 @@ def _measure(results: Results, kind: str, check: Callable[[Numbers], Answer]) ->
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective number of active hidden units with L1 of weight 1. `reading` says which prediction errors the
-    energy has: all errors (`two-sided`), or only the output's (`output`).
+    """Figure 3: effective number of active hidden units with L1 of weight 1. The claim holds if, at this weight,
+    L1 gives a single winner (`SINGLE`), but L2 and no penalty do not. `experiments/toy.py` explains `reading`.
     """
     single = []
     for weight, penalties in numbers.at("end", reading).items():
@@ -73,7 +73,7 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
 def one_parent(numbers: Numbers) -> Answer:
     """Section 4.1: mean entropy (nats) of attention in the last iteration, at the scale of scores where it is largest.
 
-    Scores are scalar products of poses, so their scale is that of squared poses, which the document does not give. The
+    Scores are scalar products of poses. The document does not give the size of poses, so several scales are tried. The
     claim holds if, at every scale, the entropy falls to less than a tenth of the entropy of uniform attention.
     """
     most = 0.1 * numbers.at("log_objects", "mean")
@@ -107,7 +107,7 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 def inversion_finds_more(numbers: Numbers) -> Answer:
     """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings
     (sd of parts, number of objects). Of two runs of routing, short and long, the one that finds more is compared. The
-    `sd` of the result is the standard error of this mean, due to the choice of scenes.
+    `sd` is the mean's standard error over scenes. The claim holds if the mean exceeds `SIGNIFICANT_SES` times the `sd`.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {

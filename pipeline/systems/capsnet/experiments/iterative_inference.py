@@ -4,9 +4,9 @@
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
 Here x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. If the label is clamped, t_j is 1
-for the image's class, else 0. If the label is free, the second sum is left out. The penalty is the sum of the
-lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. Without the penalty, E is
-the variational free energy of Gaussians of variance 1, up to a constant.
+for the image's class and 0 for the others. If the label is free, the second sum is left out. The penalty is the sum of
+the lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. Without the penalty, E
+is the variational free energy of Gaussians of variance 1, up to a constant.
 
 The network is trained with a ReLU in the first layer. The code behind the document leaves the ReLU out of inference
 (`rectified: false`). That code minimises 2 E, so its step size 0.01 is 0.02 here, and its L1 weight 1 is 0.5 here.
@@ -16,9 +16,9 @@ from the layer below. v is not inferred and has no prediction error. With `free`
 error. With a clamped label and L1 of weight 1, a free capsule with prediction f_j has at the minimum of E a length of
 (|f_j| + t_j - 1) / 2, or 0 if this is negative. As |f_j| < 1, only the capsule with t_j = 1 stays active.
 
-The gradient with respect to a layer's activities depends on the errors of two layers: this one and the one above.
-For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. Instead, a proximal step for L1,
-which shortens capsules, follows each gradient step.
+The gradient with respect to a layer's activities depends on the errors of this layer and of the layer above. For free
+v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. After each of them, a proximal step for L1
+shortens the capsules.
 
 Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference.
 Shapes: B images, n class capsules of D numbers.
@@ -141,16 +141,16 @@ def sparsity_of_inference(
     The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        an outcome. Its table has a row for each replica, condition and layer ("middle", "class"). All rows have images
-        (their number), silent (share of images without an active capsule) and, over the other images, means of hoyer,
-        entropy and effective_number, and hoyer_standard_error. Rows of the forward pass also have saturated (share of
-        capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
-        the squash). Rows of class capsules also have right (share of images whose class's capsule is longest and not
-        silent), length_right (mean length of this capsule) and length_others (of the other capsules) and, after
-        inference, energy (mean over images), falls (share of images whose energy never rose), and last_drop (fall of
-        the energy in the last tenth of the steps, divided by the energy before these steps). Numbers are by condition,
-        layer and measure. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of
-        k examples, and `energies_<condition> [steps + 1, terms]`, means over all images used for inference.
+        numbers by condition, layer ("middle", "class") and measure, and a table with a row per replica, condition and
+        layer. All rows: images (their number), silent (share of images without an active capsule), and, for the other
+        images, the means hoyer, entropy and effective_number, and hoyer_standard_error. Forward pass only: saturated
+        (share of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index
+        before the squash). Class capsules only: right (share of images whose class has the longest capsule, and not a
+        silent one), length_right and length_others (mean lengths of this capsule and of the others). Class capsules
+        after inference only: energy (mean over images), falls (share of images whose energy never rose), last_drop
+        (fall of the energy in the last tenth of the steps, divided by the energy before it). Arrays are of the first
+        replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples, and
+        `energies_<condition> [steps + 1, terms]`, means over all images used for inference.
 
     Raises:
         UserError: inference diverged.

@@ -66,7 +66,7 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: "Network", **changes: Any) -> bool:
-        """Whether data and settings equal those of `other`, except for `changes` to the model."""
+        """Whether data and settings equal those of `other` after `changes` to its model."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
@@ -103,7 +103,7 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
     """The training of each of `CONDITIONS`, and its table of losses (a row per epoch and replica). A condition is left
-    out if its training or table is missing or other settings differ. Raises `NotMeasuredError` if `routed` is left out.
+    out if either is missing, or if other settings differ from `routed`. Raises `NotMeasuredError` without `routed`.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -132,7 +132,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     """Figure 2: the test loss without routing divided by that with routing, in networks with reconstruction. The claim
     holds under two conditions, each with and without reconstruction: without routing, the training loss is higher in
     the first epochs (`SLOWER`), and the test loss is nearly the same (`LIKE_LOSS`). Test losses leave out the term for
-    reconstruction. None if a condition was not trained, or if its test is of a network with other settings.
+    reconstruction. None if `trained_conditions` lacks a condition, or if a network was tested with other settings.
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
@@ -191,10 +191,10 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with L1 minus that without a penalty, with the label clamped.
 
-    The claim holds under three conditions. The index with L1 is at least `SPARSE`. Inference without a penalty does not
-    make capsules sparse: it raises the index by at most two standard errors and at most `LIKE_SPARSITY` or, in the form
-    of the document's code (`as_coded`), leaves it below `SPARSE`. With and without L1, the correct capsule is longest
-    in at least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
+    The claim holds under three conditions. With L1, the index is at least `SPARSE`. Without a penalty, inference raises
+    the index by at most two standard errors and at most `LIKE_SPARSITY`. (In the form of the document's code,
+    `as_coded`, the index without a penalty is below `SPARSE` instead.) With and without L1, the correct capsule is
+    longest in at least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
     role = "as_coded" if as_coded else "unrouted"

@@ -43,8 +43,8 @@ _SPARSITY = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield Figure 2, from `trained_conditions`, and Figure 1, from the studies of `inferred_pair` and, if measured,
-    `as_coded` in evidence. Figures without results are left out, and so is Figure 1 if a study lacks example arrays.
+    """Yield Figure 2, from `trained_conditions`, then Figure 1, from `inferred_pair` and, if measured, the study
+    `as_coded` in evidence. A figure without results is left out. So is Figure 1 if a study lacks example arrays.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)

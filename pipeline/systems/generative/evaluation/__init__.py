@@ -30,8 +30,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
     share of templates that are copies (Figure 6), and the consistency of `part_use` by range of rotations, in degrees
-    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. In
-    Figure 7, models are trained anew on each range (stage `sweep`). The run's models, trained once, are their control.
+    (Figure 7). For Figure 7, the stage `sweep` trains models on each range. The run's models are the control: if parts
+    do not move with the image, consistency falls as the range grows, even if the training stays the same.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)

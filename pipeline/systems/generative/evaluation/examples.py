@@ -73,7 +73,7 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, owned images by class. An object without any has zeros.
+        with shares as presences; object_classes `[O, classes]`, owned images by class. An object owning none has zeros.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):

@@ -154,7 +154,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Initial maps `[n, 2 count, 2, 3]`. They give the ink of `second` the centre and covariance of that of `first`."""
+    """Initial maps `[n, 2 count, 2, 3]`. They match the ink's centres and, within `MOST_STRETCH`, its covariances."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)

@@ -10,7 +10,7 @@ A guide is the approximate posterior q(z | x) that an encoder computes. Four gui
   the sds of `delta`. This guide shows the effect of further training without Gaussian poses.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
   and `refined` together. As in the document, training is fully coupled (`early_coupling: 1`, see
-  `GenerativeModel.forward`) and M_ij are not set from images. Bounds refer to this model. The other guides share one.
+  `GenerativeModel.forward`) and M_ij are not set from images. The other three guides share one generative model.
 """
 
 import math

@@ -3,7 +3,7 @@
 Free-form optimisation starts at the encoder's posterior of each image (kind "before"), and finds a better one (kind
 "after"). Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed`
 is fit to the encoder's posteriors of clean training images. For the engine `chosen` alone, a probe `refit` is fit to
-each kind of posterior of rotated training images, and tested on this kind. With restarts, there are two more kinds:
+each kind of posterior of rotated training images, and tested on this kind. If this engine restarts, it adds two kinds:
 
 - `once`: optimised without restarts.
 - `kicked`, at the smallest angle only: optimised again from `once`. Its restarts add noise to log odds and poses, and
@@ -52,7 +52,7 @@ def optimisation_gains(
         - `bound_<kind>`, in nats (mean over images), for the kinds before, after and kicked
         - `pixel_error_<kind>`, squared, summed over pixels (mean over images), for the kinds before and after
         - `accuracy_<kind>` of the fixed probe and, for the chosen engine, `refit_accuracy_<kind>`, for all kinds
-        - `refit_gain`: the rise of the refit probe's accuracy, from before to after
+        - `refit_gain`: the accuracy of the probe refit to kind after, minus that of the probe refit to kind before
         - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the changes of
           the bound, the pixel error and the refit probe's accuracy
         - `bound_fell`: share of images whose bound fell
@@ -134,9 +134,9 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
-    """Arrays by name for a figure like Figure 3. `images [7, S, S]` show a test image of a 2 at 7 `angles` (degrees),
-    `before` and `after`, `[7, S, S]`, its reconstructions before and after optimisation by the chosen engine, and
-    `arrangements_before` and `arrangements_after`, `[7, S, S, 3]`, these reconstructions with a colour for each part.
+    """Arrays by name for a figure like Figure 3. `images [7, S, S]` show a test image of a 2 at 7 `angles` (degrees).
+    `before` and `after`, `[7, S, S]`, are its reconstructions before and after optimisation by the chosen engine.
+    `arrangements_before` and `arrangements_after`, `[7, S, S, 3]`, are the same with a colour for each part.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)
