@@ -1,1 +1,1 @@
-"""Inference beyond the encoder."""
+"""Free-form inference: the encoder's posterior of each image is optimised."""

@@ -5,9 +5,9 @@ tau and independent standard logistic noise l. Second-order methods need a smoot
 
 - Pixels: exact. The image is linear in the presence t_j of each part j, and presences are independent. So the means of
   the image and of its square follow from E t_j and E t_j^2, layer by layer (`picture_moments`).
-- Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | objects) is a logsumexp over the possible
-  parents. The means of its terms over the part's own noise are known. By Jensen's inequality, the logsumexp of these
-  means is a lower bound. It is averaged over stratified samples of objects' presences, the same for all images.
+- Parts: a lower bound. Given the objects, log p(y_j, A_j | objects) is a logsumexp over the possible parents. The means
+  of its terms over the part's own noise are known. By Jensen's inequality, the mean of the logsumexp is at least the
+  logsumexp of these means. This is averaged over stratified samples of objects' presences, the same for all images.
 - Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document

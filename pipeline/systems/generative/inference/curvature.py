@@ -7,7 +7,7 @@ The Gauss-Newton curvature H has mainly these terms:
 
     pixels    J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
     votes     the second derivative for fixed routing and presences, exact because residuals are linear in A_i and A_j
-    log odds  the second derivative of the negative log densities of relaxed presences
+    log odds  the second derivative of the negative log densities of relaxed presences, at noise 0
 
 Poses of different objects are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose,
 and both rows have the same 3x3 curvature. Eliminating object poses leaves one 7 P x 7 P system (Schur complement).
@@ -72,7 +72,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
-        # A presence depends only on its own log odds. So the gradient of the sum of presences has their derivatives.
+        # A presence depends only on its own log odds. So the gradient of their sum contains each one's derivative.
         (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -94,12 +94,12 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 
 class _Drawings:
-    """All templates drawn at poses `A [N, P, 6]`, and derivatives with respect to the points sampled by the pixels.
+    """All templates drawn at poses `A [N, P, 6]`, and derivatives with respect to the pixels' `sampling_points`.
 
     Attributes:
         colour, alpha: intensities and opacities, each `[N, P, S, S]`.
         colour_slope, alpha_slope: derivatives of both with respect to the sampling point, each `[N, P, S, S, 2]`.
-        pixels: homogeneous coordinates of pixels, `[S S, 3]`. The inverse pose maps them to points of the template.
+        pixels: homogeneous coordinates of pixels, `[S S, 3]`. The inverse pose maps them to sampling points.
         inverse_slope: derivative of the inverse pose with respect to the pose, `[N, P, 6, 6]`.
     """
 

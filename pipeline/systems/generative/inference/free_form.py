@@ -7,8 +7,8 @@ output, and are optimised for all images as one batch. The generative model does
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All engines share one loop, `methods.minimise`. Afterwards, the objects alone are optimised (`refine_objects`). L-BFGS
-and Gauss-Newton may restart from the best states, with noise added to poses. The best result is kept.
+All engines share one loop, `methods.minimise`. Then the objects alone are optimised (`refine_objects`). L-BFGS and
+Gauss-Newton may repeat both from the best states, with noise added to poses (restarts). The best result is kept.
 
 Shapes: N images; states `[N, V]`, where V = 7 P + 7 O for P parts and O objects. Values are negative bounds, in nats.
 """
@@ -92,7 +92,7 @@ def minimise_bound(
     Args:
         watch: called with the progress after each round.
         logit_sd: sd of the noise that a restart adds to the log odds of presence. Only a study of this noise sets it.
-            Noise of sd 1 exceeds the differences between images. Without `refine`, most of this noise remains.
+            Noise of sd 1 exceeds the differences of t0's log odds between images. Without `refine`, most of it remains.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)

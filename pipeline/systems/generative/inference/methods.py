@@ -270,9 +270,9 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     """Maximise the analytic bound with respect to the objects in states `[N, 7 P + 7 O]`, with the parts fixed.
 
     The objects' log odds (t0) change the bound much less than parts do. So a method that stops when the whole bound
-    hardly rises leaves these log odds near their start, with any noise that the start has. Refinement removes this
-    noise. Fixed parts make the pixels' term constant, so nothing is rendered. An evaluation takes a tenth of the time
-    that an evaluation of the whole bound takes.
+    hardly rises leaves these log odds near their start. If the start has noise, the noise remains. Refinement removes
+    it. The pixels' term is constant, because the parts are fixed. So nothing is rendered, and an evaluation takes a
+    tenth of the time for the whole bound.
 
     Returns:
         the states with refined objects, and the rise of each bound, `[N]`, in nats, at least 0.
@@ -288,8 +288,8 @@ class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, with a damping for each image (Levenberg 1944, Marquardt 1963).
 
     A step goes to the minimum of a quadratic model of the value. If the value falls by at least a quarter of the
-    predicted fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the
-    damping is tripled. The damping has a minimum, because the quadratic model is inexact: it holds the routing fixed.
+    predicted fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the step
+    is rejected and the damping tripled. The damping has a minimum, because the model ignores changes of the routing.
     """
 
     patience = 4

@@ -6,7 +6,7 @@ rounded to 0 or 1. This does not change the bound: the sigmoid's Jacobian cancel
 encoder's posterior). The caller draws the guide's noise, so that the noise depends only on the seed and the epoch.
 
 Mutual information and KL divergence do not depend on the scale of y. So functions that compute them, in nats, use
-u = a + l. They are valid at any temperature that posterior and prior share. With N images, the mean posterior m(u) is
+u = a + l. The results hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is
 the mixture of the images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the
 mean over images of KL(q(u | x) || m).
 
@@ -74,7 +74,7 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     log odds `[N, O]` and standard logistic noise `[N, O]`, with one sample per image.
 
     The mixture m contains the posterior that a sample is drawn from, with weight 1 / N. So no estimate exceeds log N.
-    The expectation is at most the information under the distribution of all images. Estimates near 0 may be negative.
+    The expectation is at most the information under the distribution of images. Estimates near 0 may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [

@@ -75,7 +75,7 @@ class GenerativeModel(Model):
         opacity = math.log(params.template_opacity / (1 - params.template_opacity))
         begin = torch.tensor([TEMPLATE_INTENSITY, opacity]).view(2, 1, 1) / TEMPLATE_GAIN
         self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
-        # Learned affinities can assign each part to one object at no cost. Presences then carry no information.
+        # Learned affinities can give a part the same parent in every image. Presences then carry no information.
         self.log_rho: Tensor
         if params.affinities == "learned":
             self.log_rho = nn.Parameter(torch.zeros(P, O))
@@ -335,8 +335,8 @@ class GenerativeModel(Model):
 
         Returns:
             the loss, in nats per image (the mean negative bound, except during teaching), and metrics, scalar tensors
-            of the batch. In evaluation mode, these include presence_information, the mutual information of t0 and the
-            images (at most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior (nats).
+            of the batch. Evaluation mode adds two, in nats. presence_information is the mutual information of t0 and
+            the images (at most the log of the batch size). presence_kl is the divergence of q(t0) from the prior.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}

@@ -1,4 +1,4 @@
-"""Accuracies of probes in document 000: Table 1, two more claims about the run compared with this table, and Figure 4.
+"""Accuracies of probes in document 000 (Table 1 and Figure 4), and two more claims about the run compared with Table 1.
 The models of Figure 4 are trained and tested on images rotated within the same angle.
 """
 
@@ -93,7 +93,7 @@ def parameters(results: Results) -> Finding:
 def children_classify(results: Results) -> Finding:
     """Appendix D: accuracy (percent) of the probe on the objects' expected numbers of children, on clean images.
 
-    The claim holds if the probe on t0 is above chance, and this probe is at least half as far above chance.
+    The claim holds if the probe on t0 is above chance, and the probe on children is at least half as far above it.
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
@@ -123,8 +123,8 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 def no_reliable_lead(results: Results) -> Finding | None:
     """The largest lead (points) over the VAE's probe on wide ranges of rotation (`WIDE`; the widest range if none is
-    wide). It is a lead of the capsules' probe on t0, or of SCAE's probe on its posterior (if SCAE was swept). The claim
-    holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    wide). Leads are those of the capsules' probe on t0 and, if SCAE was swept, of SCAE's probe on its posterior. The
+    claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):

@@ -33,10 +33,10 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: how much of the largest rotation the poses of parts do not follow, in percent of the rotation.
+    """Figure 5: the share (percent) of the largest rotation that the poses of parts do not follow.
 
-    The claim holds if part poses in rotated images deviate from the rotated part poses in upright images, increasingly
-    with the angle, and at the largest angle by more than `pose_sd_floor`, the smallest sd of poses around votes.
+    Part poses in rotated images are compared with the rotated part poses in upright images. The claim holds if their
+    deviation grows with the angle, and at the largest exceeds `pose_sd_floor`, the smallest sd of poses around votes.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -71,10 +71,10 @@ def templates_are_copies(results: Results) -> Finding:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: the fall in consistency of part use from the narrowest to the widest range of training and test images.
 
-    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. As a
-    control, the run that is swept, itself trained on a narrower range, is tested on the widest range. The claim holds
-    if consistency after training on the widest range is below that after training on the narrowest range, and below
-    the control's, each time by more than the larger of the two sds.
+    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. So
+    there is a control: the run's own models, trained on a narrower range, are tested on the widest range. The claim
+    holds if consistency after training on the widest range is below that after training on the narrowest range, and
+    below the control's, each time by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)

@@ -151,9 +151,9 @@ def full_posterior_bound(results: Results) -> Finding:
 def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
-    Probes on clean images use t0, or t0 and A0. Each change is divided by the paper's sd over seeds. The larger
-    quotient decides: the claim holds if it is at most 2. It is undecided if a quotient is above 2, but none by more
-    than two standard errors of the change. Our number is the change, in points, with the larger quotient.
+    Probes on clean images use t0, or t0 and A0. A change is compared with the paper's sd over seeds (`PROBE_SDS`). The
+    claim holds if neither change exceeds two sds. It fails if a change exceeds two sds by more than two standard errors
+    of the change. In between, it is undecided. Our number is the change, in points, that is larger in these sds.
     """
     numbers, study = _posterior(results)
     moves, notes = [], []

@@ -1,7 +1,7 @@
 """Notes and a table on whether presences carry information on the image. The table also has runs with changed settings.
 
-A probe on log odds does not measure this information, because standardising log odds enlarges small differences. Probes
-on relaxed samples do not either, because their distance from 0 and 1 shows log odds. Binary samples show only presence.
+A probe on log odds does not measure this information, because standardising log odds enlarges small differences. Nor
+does a probe on relaxed samples: a sample's distance from 0 and 1 shows log odds. Binary samples show only presence.
 """
 
 import math
