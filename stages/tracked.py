@@ -1,4 +1,4 @@
-"""Tracking of stages in MLflow: a run for each executed stage, and a run for each reproduction (a call of DVC)."""
+"""Tracking of stages in MLflow: a run for each executed item, and a run for each reproduction (a call of DVC)."""
 
 import ast
 import json
@@ -28,7 +28,7 @@ COUNTS, VALUES = "claims", "claim_values"
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """A view of a stage's runs, with columns `metrics` and `tags`, sorted by `order` (if it is a time, descending)."""
+    """A view of a stage's runs with columns `metrics` and `tags`. `order` is a tag (ascending) or time (descending)."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -55,7 +55,7 @@ _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """Start the tracked run of a stage. Its journal is in repository `home`. `dvc` is the reproduction's process."""
+    """Start the tracked run of an item. Its journal is in repository `home`. `dvc` is the reproduction's process."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -99,7 +99,7 @@ def log_scorecard(
     commit: str,
     dirty: bool,
 ) -> None:
-    """Log parameters, a description and claims (as metrics) for the reproduction. Log `files` for it and for `run`."""
+    """Log parameters, a description, claims (as metrics) and `files` for the reproduction. `run` also gets `files`."""
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
@@ -126,7 +126,7 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Metrics of a reproduction: the number of claims run and of each verdict, and our number for each claim."""
+    """Metrics of a reproduction: how many claims were run and have each verdict, and our number for each claim."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)

@@ -96,7 +96,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description and, after a failure, the error in `tags`; otherwise also trained weights."""
+        """Track the device, a description, and an error in `tags`. A training without error also tracks its weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
@@ -118,7 +118,7 @@ class Workspace(Layout):
 
 @contextmanager
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
-    """Check parameters and item. During the block: hold a lock, track a run, and watch the parent processes.
+    """Check parameters and item. During the block, hold a lock, track a run, and watch the `starters` of the process.
 
     Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
     130 after Ctrl-C, 143 after SIGTERM. Messages are on stderr.
@@ -184,7 +184,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
 
 def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
-    """An item's parameters in `values` (of params.yaml), and hashes of its code. DVC reads both after the stage."""
+    """An item's parameters in `values` (of params.yaml), and hashes of its code. DVC records both after the stage."""
     flat = flatten(values) if isinstance(values, dict) else {}
     names = ("profile", *entry.params)
     chosen = {key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{name}.") for name in names)}
@@ -192,7 +192,7 @@ def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
 
 
 def _exit(message: str, code: int) -> NoReturn:
-    """Print a message and exit. If DVC started the stage, it has removed earlier results: say how to restore them."""
+    """Print a message and exit. If DVC started the stage, also say how to restore the results that DVC has removed."""
     print(f"error: {message}", file=sys.stderr)
     if label := os.environ.get("DVC_STAGE"):
         how = f"`dvc checkout {label}` and `git checkout` of its files in reports/ restore them"
@@ -201,10 +201,10 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
-    """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
+    """The processes that started this stage, nearest first, and the one of them that identifies the reproduction.
 
-    The list has `dvc` and, if they started `dvc`, `python -m pipeline repro` and `make`. It also has the shells between
-    these processes and this stage. The reproduction's process is `pipeline repro` if the list has it, else `dvc`.
+    The list has `dvc`, and also `python -m pipeline repro` and `make` if they started `dvc`. It has the shells between
+    these processes and this stage, too. `pipeline repro` identifies the reproduction if the list has it, else `dvc`.
     Returns an empty list and None if DVC did not start this process.
     """
     chain: list[psutil.Process] = []

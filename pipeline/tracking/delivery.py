@@ -1,11 +1,11 @@
 """Delivers new events of tracked runs from their journals (`run.py`) to an MLflow store.
 
 A file beside each journal has the byte offset where delivery continues. The file's name has the id and the creation
-time of MLflow's experiment. For another or a new store, no such file exists yet, so the store gets all events. After an
-interruption, some events are delivered twice. This does no harm. Existing runs are found by the tag `tracking_run`.
-Metrics keep the times of the journal, from which MLflow recognises values that it already has.
+time of MLflow's experiment. Another or a new store has no such file yet, so it gets all events. An interruption may
+cause events to be delivered twice. This does no harm. Existing runs are found by the tag `tracking_run`. Metrics keep
+the times of the journal, from which MLflow recognises values that it already has.
 
-During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
+While stages run, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
 process outlives the stage that started it, and ends when no run has been in progress for a while.
 """
 
@@ -92,7 +92,7 @@ class Delivery:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
 
         A run whose process is gone without an `end` event is marked as killed. If one run's delivery fails, other runs
-        are still delivered. Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if
+        are still delivered. Raises `UserError` as `Store.probe` or if the store rejected a run, and `TimeoutError` if
         another process delivers for over a minute.
         """
         failures = []
@@ -133,7 +133,7 @@ class Delivery:
 
     def _deliver(self, journal: Journal) -> bool:
         """Deliver the events of one journal that are not yet in the store. Returns whether the store took any."""
-        is_written = journal.is_written()  # must precede reading, or the last events of an ending run are missed
+        is_written = journal.is_written()  # before reading, or the last events of a run that ends now are missed
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
         if run and is_written and self._measure and journal.id not in self._measured:

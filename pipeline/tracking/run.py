@@ -2,9 +2,9 @@
 
 A journal is a file to which events are appended, one line of JSON each. Every event has a `time` (milliseconds since
 1970). Events and their other fields: `start` (id, experiment, experiment_tags, name, params, tags, group, host),
-`params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run),
-`end` (status). An artifact with `of_run` belongs to the earlier run with this id. Events with `of_group` belong to the
-run that represents a group of runs in MLflow.
+`params` (params), `metrics` (step, values), `tags` (tags), `dataset` (name, label, sha256, context), `artifact` (file,
+folder, of_run), `end` (status). An artifact with `of_run` belongs to the earlier run with this id. Events with
+`of_group` belong to the run that represents a group of runs in MLflow.
 """
 
 import json
@@ -50,15 +50,15 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """Raises `UserError` if the store is a folder, a damaged SQLite file, or a server that does not answer within a
-        few seconds.
+        """Check that the store can be used. Raises `UserError` if it is a folder, a damaged SQLite file, or a server
+        that does not answer within a few seconds.
         """
         if "://" not in self.uri or self.uri.startswith("file:"):
             raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
         if self.database and self.database.exists():
             try:
                 with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self.database)) as opened:
-                    opened.execute("PRAGMA schema_version")  # an OperationalError says that it is locked, not damaged
+                    opened.execute("PRAGMA schema_version")  # an OperationalError means a locked, not a damaged file
             except sqlite3.DatabaseError as error:
                 advice = "move it away, and all runs are delivered to a new one"
                 raise UserError(f"{self.database} cannot be read ({error}): {advice}") from error
@@ -82,7 +82,7 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # code is imported from here: the stage may run in a copy that DVC soon deletes
+                cwd=folder.parent,  # the clone, whose code is imported: the stage may run in a copy that DVC deletes
                 # Other users can see arguments. So the address, which may hold a password, is not an argument.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
@@ -119,7 +119,7 @@ class Journal:
         self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
-        """Append one event, on a new line even if half an event came before. Raises `OSError` if this fails."""
+        """Append one event, on a new line even if the file ends with half an event. Raises `OSError` if this fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write("\n" + json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
@@ -178,7 +178,7 @@ class TrackedRun:
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
         self.journal = Journal(self.folder / self.id)
-        with suppress(OSError):  # then writing the first event fails, too, and warns
+        with suppress(OSError):  # if this fails, writing the first event also fails, and warns
             self.journal.writer.acquire(blocking=False)
         start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name", "group")}
         tags = {key: str(value) for key, value in self.tags.items()}

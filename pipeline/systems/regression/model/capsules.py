@@ -12,7 +12,7 @@ With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 (sums are over all m cl
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
 where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14, function `interpolation`), and [i = j] is 1 if i = j, else
-0. Q_i, like P, is a distribution over the classes j. It is what P would be if h_i had two more dimensions.
+0. Q_i, like P, is a distribution over the classes j. It is P in a model where h_i has two more dimensions with mean 0.
 
 Shapes: n inputs of p numbers, m capsules with hidden vectors of d numbers. Weights are `[m, d, p]`.
 """
@@ -75,7 +75,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`I_s` and `I_{s+1}` for one s, linear between the nodes of a table. In float64, errors are up to 1e-9.
+    """`I_s` and `I_{s+1}` for one s, by linear interpolation in a table. In float64, errors are at most 1e-9.
 
     The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth in u on all of [0, 1].
     """
@@ -136,7 +136,7 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
     """A capsule's initial weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]` (float64), each
     divided by sqrt(size * its eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's `classes`.
-    Raises `ValueError`, which names `classes`, if these inputs span fewer than `size` dimensions.
+    Raises a `ValueError` whose message names `classes` if these inputs span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]

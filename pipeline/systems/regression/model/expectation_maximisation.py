@@ -5,10 +5,10 @@ Multiplied by Q / P (equation 19, `capsules.py`), they are the posterior means. 
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
-Hidden vectors are stored as `[problems, capsules, d, rows]`, with a row for each example. Elementwise operations then
-run along contiguous memory. Rows are processed in blocks that fit in the CPU's cache, so that no array of size n m d is
-needed. Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise
-a block has one class, and is processed for the problems that include this class.
+Hidden vectors are stored as `[problems, capsules, d, examples]`, so that elementwise operations run along contiguous
+memory. Examples, the rows of X, are processed in blocks that fit in the CPU's cache. No array of size n m d is needed.
+Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise a block
+has one class, and is processed for the problems that include this class.
 
 EM is equivariant under invertible linear maps of the inputs, except for its start and its ridge penalty. So it may use
 whitened inputs (X^T X = n I), which are computed once, in float64. Single precision is then enough for any data.
@@ -38,7 +38,7 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs `[n, r]`, whitened except in online EM, sorted by class, and the number of examples of each class."""
+    """Examples sorted by class: `inputs [n, r]` (whitened, except in online EM), and `counts` of examples by class."""
 
     inputs: Tensor
     counts: list[int]
@@ -110,9 +110,9 @@ class EStep:
         Args:
             W: weights `[k, C, d, r]`.
             problems: indices `[k]` of these problems in the architecture, on the CPU.
-            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. Prior means are
-                used in place of an example's posterior means if the most probable other class is at most nu times as
-                probable as the example's own class.
+            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. If the most
+                probable other class is at most nu times as probable as an example's own class, the example's prior
+                means replace its posterior means.
         """
         k, C, d = W.shape[:3]
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
@@ -151,17 +151,17 @@ class EStep:
         share = lengths.gather(1, own).squeeze(1).div_(total)
         even = total.new_full((), d / D)
         P = torch.lerp(even, share, l0)
-        # Of the other capsules, that with the longest vector is the most probable.
+        # The most probable other capsule is the one with the longest vector.
         rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
-        # Q_i / P for the capsules i of other classes, and the term that is added to it for the own class's capsule
+        # `other` is Q_i / P for the capsules i of other classes. The capsule of the own class has `other` + `extra`.
         other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
-        factors = lengths.copy_(other.unsqueeze(1))  # in place, because a new tensor would take as long as the copy
+        factors = lengths.copy_(other.unsqueeze(1))  # in place, because allocation would take as long as copying
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
 

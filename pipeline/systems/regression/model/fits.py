@@ -43,7 +43,7 @@ class State:
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`: C capsules of size d, inputs whitened to r numbers.
-        best, fewest, likelihood: the best weights so far, their number of errors and log-likelihood in validation.
+        best, fewest, likelihood: the best weights so far, their number of validation errors, and log-likelihood.
         waited: iterations since `fewest` last fell or the round began, whichever is later.
         round: index of the round, from 0. After the last round it is the number of rounds.
     """
@@ -97,8 +97,8 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """One iteration of `now`, the state of the k problems with indices `active` (CPU) or `at` (device of `W`).
-        Returns rows of the history `[k, 6]`.
+        """Run one iteration of k problems, and update their state `now`. `active` (on the CPU) and `at` (on the device
+        of `W`) both have their indices. Returns rows of the history `[k, 6]`.
         """
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
@@ -160,7 +160,7 @@ class Inputs:
         y: classes `[n]` of each part.
         basis: matrix `[pixels, p]` that maps images with values in [0, 1] to inputs.
         images: images `[n, 1, S, S]` of each part, uint8, with sides of S pixels.
-        checkpoints: folder for checkpoints of unfinished fits, or None without checkpoints.
+        checkpoints: folder for checkpoints of fits, which stay there after a fit. None: no checkpoints are used.
         depends: JSON values on which fits depend besides their settings. If any has changed, a checkpoint is not used.
     """
 
@@ -219,7 +219,7 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from the start of equation 28 or, if there is one, from a checkpoint.
+    """Fit an architecture to the training part, from a checkpoint if there is one, else from the start of equation 28.
     Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
 
     Returns:

@@ -97,7 +97,7 @@ def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
 ) -> Finding | None:
     """The finding of `check` on the studies of a kind that answer claims for `roles`. Our number is that of the first
-    study. The claim holds if it holds in all studies. None if no study has an answer.
+    study. The claim holds if it holds in all studies. Returns None if no study has an answer.
     """
     answers = {}
     for role in roles:
@@ -170,8 +170,8 @@ def prototypes_differ(study: RegressionStudy) -> Answer:
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: training error of plain EM minus that with momentum and threshold, in percentage points. The claim
-    holds if momentum always lowers log-loss and error, and a threshold always lowers the error and raises the log-loss.
+    """Figures 6-7: training error (percent) of plain EM minus that with momentum and threshold. The claim holds if
+    momentum lowers log-loss and error, and a threshold lowers error and raises log-loss, with and without the other.
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}

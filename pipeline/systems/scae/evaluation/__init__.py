@@ -1,4 +1,4 @@
-"""The evaluation of a trained SCAE: probes, and how much information the objects' presences have about the image."""
+"""The evaluation of a trained SCAE: probes, and how much information objects' presences carry about the image."""
 
 from dataclasses import replace
 

@@ -11,11 +11,11 @@ differentiated with respect to the poses, so the two likelihoods do not form one
                                                                     m: presence, deformation, sd
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-The poses static_km are parameters. Values and details are as in the authors' code. Two details are unexpected. The
-weights a_k a_km of votes do not sum to 1, so p(A_m) is not a density. And the setting `attention: published` subtracts
-1e32 (1 - d_m) from the attention scores of part m. So a query attends only to the part with the largest d_m, or to all
-parts whose d_m rounds to 1. `attention: presence` adds log d_m instead. Training uses no labels. Classifiers are fit
-after training (the authors fit them during training, behind stop-gradients).
+The numbers static_km are parameters. `constrained_pose` makes a pose of static_km + D_km. Values and details are as in
+the authors' code. Two details are unexpected. The weights a_k a_km of votes do not sum to 1, so p(A_m) is no density.
+And the setting `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m. So a query attends
+only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds log d_m.
+Training uses no labels. Classifiers are fit after training (the authors fit them during it, behind stop-gradients).
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -79,8 +79,8 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Two entropies (nats) of objects' shares in `presence [B, O]`: the mean of the images' entropies, and the entropy
-    of the shares in the sum of `presence` over images.
+    """Two entropies (nats) of objects' shares of the total presence, from `presence [B, O]`. The first is that of the
+    shares in an image, averaged over images. The second is that of the shares in the sum over all images.
     """
 
     def entropy(share: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class SCAE(Model):
         return self.template_logits.sigmoid() * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
     def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
-        """Log densities of images `[B, 1, S, S]`. The density of a pixel is a mixture of the parts and a background.
+        """Log densities of images `[B, 1, S, S]`. The density of a pixel is a mixture of templates and a background.
 
         Returns:
             the log density of each image, `[B]`, in nats; and the mean of each pixel, `[B, S, S]`, without gradient.
