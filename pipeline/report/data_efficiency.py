@@ -19,7 +19,7 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that makes the claim."""
 ITSELF = "itself"
-"""Results name errors by what classifies: the model `itself`, or a linear probe, which has the name of its features."""
+"""Key in results of the error of a model that classifies. The error of a probe has the name of the probe's features."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:

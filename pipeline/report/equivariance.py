@@ -25,8 +25,8 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer. The first three are errors of predicting it on moved images: by theory, by a fitted map,
-or as unchanged. `RESAMPLING` is the change of the layer's numbers when an image is moved and then moved back.
+"""Measures of a layer. `OWN`, `FITTED` and `INVARIANCE` are errors of predictions for moved images: by theory, by a
+fitted linear map, and as unchanged. `RESAMPLING` is the layer's change if an image is moved and then moved back.
 """
 TRAINED, UNTRAINED, DERIVATIVE, WITHIN = "trained", "untrained", "derivative", "within_classes"
 CONTROLS = ("pixels", "moments", "quarter turns")

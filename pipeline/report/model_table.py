@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""By measure, where its accuracy is in the results: the stage, the item's name after the run's name, and the nested
-keys of the number. The key of the features goes after the first of these."""
+"""Where results have each measure's accuracy: the stage, the ending of the item's name (after the run's name), and the
+nested keys of the number. The key of the features is inserted after the first of these keys."""
 
 
 # ---- the models

@@ -23,7 +23,7 @@ COPIES = {
 _FOR_VALIDATION = 0.02
 """Share of the document's training images that may be missing without a remark, such as images for validation."""
 _STEPS = "training.steps"
-"""Key of the number of training steps. If our result is worse after fewer steps, the claim counts as untested."""
+"""Key of the number of training steps. A remark on fewer steps can make a claim "not tested" (`Remark.untested`)."""
 
 
 @cache

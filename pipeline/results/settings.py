@@ -12,8 +12,8 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Names of items, by role. For each role, the classes below give the section of `params.yaml` that has the item. For
-`networks`, which is no section, an item is a run, or <ablation>/<condition> with names from `ablation`."""
+"""Names of items, by role. The classes below give the section of `params.yaml` that has a role's item. `networks` is no
+section: it stands for `runs`, and for the conditions of `ablation`, named `<ablation>/<condition>`."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (

@@ -29,7 +29,7 @@ LONGEST = 10_000
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries name the features of linear probes."""
 _FEWEST = 10
-"""Approximate smallest number of validation images of a share."""
+"""Smallest number of validation images of a share, unless the whole data set has fewer."""
 
 
 class DataEfficiencyParams(Section):
