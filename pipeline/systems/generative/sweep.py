@@ -14,7 +14,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """The outcome of `probes.sweep` with consistency of part use, and with `part_use`'s arrays of the first replica."""
+    """The outcome of `probes.sweep`, plus the consistency of part use and `part_use`'s arrays for the first replica."""
     outcome = probes.sweep(inputs, trained)
     failures: FailureParams = inputs.params.section("failures")
     images, classes = inputs.dataset.part("test")

@@ -1,8 +1,8 @@
 """The layers of matrix capsules whose equivariance is measured, and the action rho (document 003, equation 5).
 
-rho is the change of poses when the image moves: a matrix T multiplies them from the left. If T multiplies all poses of
-a lower layer, it also multiplies the poses of class capsules (document 004, section 3). Theory does not give T, so T is
-fitted to data. Vector poses have no rho. Poses are weighted by activations. In theory, activations do not change.
+If the image moves, rho multiplies every pose from the left by a matrix T. If T multiplies all poses of a lower layer,
+it also multiplies the poses of class capsules (document 004, section 3). Theory does not give T, so T is fitted to
+data. Vector poses have no rho. Errors of poses are weighted by activations. In theory, activations do not change.
 """
 
 from torch import Tensor

@@ -16,7 +16,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
-    """Route to class capsules for `iterations`, even if the network runs fewer, on images `[B, C, s, s]` in [0, 1].
+    """Route images `[B, C, s, s]` in [0, 1] to class capsules for `iterations`, which may exceed the network's number.
 
     Parts are the capsules in the layer below. In iteration 1, all classes get the same share of a part. The M-step
     computes the class capsules from the shares. The E-step then computes the shares of the next iteration.

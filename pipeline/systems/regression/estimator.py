@@ -23,9 +23,10 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by capsules whose vectors compete in length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers, to which Gaussian noise
-    of sd 1 is added. A class's probability is its vector's expected share in the sum of all squared lengths. A capsule
-    of size 1 is one weight vector, as in logistic regression. A larger one spans a subspace in which its class varies.
+    Each class has a capsule: a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise of sd 1
+    is added to each vector. The probability of a class is the expected value of its vector's squared length divided by
+    the sum of all squared lengths. A capsule of size 1 is one weight vector, as in logistic regression. A larger one
+    spans a subspace in which its class varies.
 
     Args:
         capsule_size: dimensions of a capsule.
@@ -36,7 +37,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
         momentum: share of the previous change of the weights that is added in each iteration (gamma of equation 27).
         thresholds: threshold nu of each round of training (equation 26, see `ScheduleParams`).
-        patience: for each round, the number of iterations without a new lowest validation error after which it ends.
+        patience: for each round, the number of iterations without a new lowest validation error that ends the round.
         max_iter: maximum number of iterations of a model, in all rounds.
         validation_fraction: share of each class's examples that are held out, to end rounds and to choose the weights.
             If no example is held out, the training examples are used for this.
@@ -131,8 +132,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
         With "multiclass", or two classes, they are the model's exact probabilities (equation 16). With "one-vs-all",
         they are each class's probability against all others, normalised. With "all-vs-all", they are combined from the
-        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM. Only with "all-vs-all"
-        may the most probable class differ from `predict`.
+        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM.
 
         The default schedule aims at few errors, and leaves probabilities of the predicted class too low. Calibrate them
         before use, for example with `sklearn.calibration.CalibratedClassifierCV`.

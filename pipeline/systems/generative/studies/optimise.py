@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise the posteriors of test images under a run's models. Their bounds at measured rounds are logged."""
+    """Optimise the posteriors of test images with a run's trained models. Log their mean bound at measured rounds."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

@@ -1,4 +1,4 @@
-"""Compare encoders of Gaussian poses with encoders of point poses, called delta (document 000, section 2.3)."""
+"""Compare Gaussian posteriors of poses with point posteriors, called delta (document 000, section 2.3)."""
 
 from pipeline.context import Context
 from pipeline.results.outcome import Outcome
@@ -18,7 +18,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run further and from scratch. Measure bounds and probes of the run and of the new models."""
+    """Train a run's encoder further, and a new model from scratch. Measure bounds and probes of all models."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

@@ -1,6 +1,6 @@
-"""Compares how much information presences carry when a run is trained with some settings of its model changed.
+"""How settings of a model affect the information that its presences carry about the image.
 
-This information is measured in `evaluation.presences`. Bounds are not compared, because the likelihood may change, too.
+`evaluation.presences` measures this information. Bounds are not compared, because some settings change the likelihood.
 """
 
 from pydantic import Field
@@ -33,7 +33,7 @@ def check(params: SharedParams, where: str, study: PresenceAblationParams) -> No
 
 
 def measure(context: Context) -> Outcome:
-    """Train and probe the run of an entry of `presence_ablation` under every condition."""
+    """Train the study's run under every condition. Measure probes, pixel errors and the information in presences."""
     from pipeline.systems.generative.evaluation.presences import presence_measures
     from pipeline.systems.generative.experiments import conditions
 

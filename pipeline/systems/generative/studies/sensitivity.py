@@ -50,15 +50,15 @@ def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's value."""
+    """Train the study's run at each value of a hyperparameter and at the run's own. Measure probes and pixel errors."""
     from pipeline.systems.generative.experiments import conditions
 
     settings: SensitivityParams = context.settings
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
-    # The run's own value comes last. The model with this value is the same for all hyperparameters. If the item of
-    # another hyperparameter trained this model before, its checkpoint is used, and only that item logs a training.
+    # The model with the run's own value is the same for all hyperparameters. If the item of another hyperparameter
+    # trained this model before, its checkpoint is loaded, and the epochs of that training are logged again.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(

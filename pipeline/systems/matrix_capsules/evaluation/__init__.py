@@ -45,8 +45,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes from the poses of the class capsules that they are for, and weights of the votes. Both arrays
-    are `[iterations, N, n, votes]` for n classes. A vote's weight is its assignment times its child's activation.
+    """The distance of each vote from the pose of its class capsule, and the weight of each vote. Both arrays are
+    `[iterations, N, n, votes]` for n classes. A vote's weight is its assignment times its child's activation.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -85,7 +85,7 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], weights: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Histograms of votes by distance in k images, weighted: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    """Weighted histograms of votes' distances in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))  # farther votes are in no bin
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))

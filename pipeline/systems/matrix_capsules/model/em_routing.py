@@ -3,10 +3,10 @@
 Shapes: B images. Children (capsules below) are at X positions, with c types at each and poses of P numbers. Parents are
 at p positions, with D types at each. A parent sees N = k c children, which are at the k positions of its receptive
 field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments `[B, p, D, N]` are the
-shares of a child that parents get. They sum to 1 over all parents that see the child. With `competition: position`
-they sum to 1 over the D parents at each position; with `first_shares: position` they do so in iteration 1 only. This
-module is for GPUs and for CPUs without a compiler. `compiled_routing` gives the same results faster. `procedure_1` has
-the procedure as printed, to test these two modules against.
+parents' shares of their children. A child's shares sum to 1 over all parents that see it. With `competition: position`,
+they sum to 1 over the D parents at each position. With `first_shares: position`, they do so in iteration 1 only. On a
+CPU with a compiler, `compiled_routing` gives the results of `route` faster. `procedure_1` is the procedure as printed.
+Tests compare the three.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
@@ -19,20 +19,20 @@ precision would spoil it. So the unweighted mean of the votes for each parent is
 added to the parent's pose at the end. Except for rounding, results are the same.
 
 With `activation: mdl`, M-steps follow the procedure as printed, but with a floor of variances and, if set, damping. The
-authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of ours. A
-unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, and a unit of its parameter for beta_a -2,500 nats. An
-M-step uses only the moments of votes. It gives each parent three coefficients: a constant, and vectors "linear" and
-"quadratic" `[P]`. The E-step uses these to compute, for a vote V,
+authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of ours. Its
+unit of beta_u is (1 + ln 2 pi) / 2 nats here. Its unit of beta_a is -2,500 nats. An M-step uses only the moments of
+votes. It gives each parent three coefficients: a constant, and vectors "linear" and "quadratic" `[P]`. For a vote V,
+the E-step computes from them
 
     log(density of V * activation of the parent) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. As in Ribeiro's code, only the diagonals of the
-precisions' posteriors are used, and activations depend on the entropy of votes times the mixing proportion. Ribeiro's
+precisions' posteriors are used, and activations depend on the mixing proportion times the entropy of a vote. Ribeiro's
 code adds beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that
 beta_u has an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's
-code divides a child among the capsules of each position separately (here `competition: position`), and leaves mixing
-proportions out of the numerator of assignments. Here the numerator always has them, as in the paper.
+code divides a child among the capsules of each position separately (here `competition: position`). It also leaves
+mixing proportions out of the numerator of assignments. Here the numerator always has them, as in the paper.
 """
 
 import math
@@ -120,9 +120,9 @@ class Step(NamedTuple):
     """One iteration of routing.
 
     Attributes:
-        assignments: shares of the children that parents get, the input of the M-step, `[B, p, D, N]`.
+        assignments: the parents' shares of their children, `[B, p, D, N]`, the input of the M-step.
         moments: moments of the differences between votes and their unweighted mean.
-        parents: the result of the M-step. Its coefficients are for these differences, but its poses include the mean.
+        parents: the result of the M-step. The coefficients are for these differences. The poses include the mean.
     """
 
     assignments: Tensor

@@ -159,7 +159,7 @@ class RoutedCapsules(nn.Module):
         self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
     def betas(self) -> tuple[Tensor, Tensor]:
-        """beta_a and beta_u `[types]` in nats; beta_a is learnt in units of `beta_a_unit`."""
+        """beta_a and beta_u `[types]` in nats. The parameter `beta_a` is in units of `beta_a_unit`."""
         return self.beta_a * self.params.beta_a_unit, self.beta_u
 
     def routing(self) -> Routing:
@@ -186,9 +186,9 @@ class RoutedCapsules(nn.Module):
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set beta_u and beta_a of each type from votes of `capsules`, the layer below. beta_u is chosen so that a vote
-        lowers a capsule's cost by `saving` nats on average. beta_a is the mean cost. At this cost, activations are 1/2.
-
-        Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
+        lowers a capsule's cost by `saving` nats on average. beta_a is the mean cost. Costs are those of
+        `activation: mdl`. Then a capsule of mean cost has activation 1/2. Activations grow with assigned mass, not
+        only with agreement, because agreement means little before training.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))

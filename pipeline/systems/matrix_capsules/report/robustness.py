@@ -1,7 +1,7 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of the results at a study's
-epsilons above 0. All epsilons are tried on the same images, so the mean is given the sampling noise of a single result.
+Epsilon is the largest change of a pixel value, on a scale from 0 to 1. A mean over epsilons is the plain mean of the
+results at epsilons above 0. All use the same images, so the mean is assumed to be as noisy as a single result.
 
 Both networks are attacked on the same images, and most often fail on the same ones. Result tables lack predictions for
 single images. So a standard error of a difference assumes independent images, and is too large rather than too small.
@@ -49,8 +49,8 @@ class Attacked(NamedTuple):
     Attributes:
         percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
             network, replica. In the measure "own_loss", white-box attacks go through the network's own loss only, as in
-            the document. In "value", they also go through cross-entropy, and each image's better attack counts.
-            Black-box attacks are in "value" only, through the source's own loss.
+            the document. In "value", they also go through cross-entropy, and the more successful attack on
+            each image counts. Black-box attacks are in "value" only, through the source's own loss.
         images: number of test images attacked.
         chance: accuracy of guessing, in percent.
     """
@@ -77,8 +77,8 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's (`pair`), with the standard error of this difference. It combines the
-        spread over replicas (taken as 0 for a single replica) with the binomial noise of the images attacked.
+        """The capsules' number minus the CNN's (`pair`), with the standard error of this difference. The standard
+        error combines the spread over replicas (0 for a single replica) with the binomial noise of the images attacked.
 
         Args:
             shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
@@ -117,7 +117,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` on the study in evidence. None without a table."""
+    """The finding of `check` about the study that evidence names. None if the study has no table."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     if (table := results.table("attack", item, COLUMNS)) is None:
         return None
@@ -195,7 +195,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     attacks are made through another CNN.
 
     The claim holds if the differences in accuracy and in points lost are both at most two standard errors, and if two
-    standard errors are at most `LARGEST_UNDETECTED`. Even networks of equal accuracy may have lost unequally.
+    standard errors are at most `LARGEST_UNDETECTED`. Even equally accurate networks may have lost unequal amounts.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))

@@ -77,7 +77,7 @@ class Trial(NamedTuple):
 
 
 def runs(results: Results, *variants: str) -> list[Trial]:
-    """The evaluated runs of `variants`: in the order of `variants`, and for each variant in order of their names."""
+    """The evaluated runs of `variants`, sorted by variant (in the given order), then by name."""
     found = [
         Trial("evaluate", name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
         for name, numbers in results.executed("evaluate")
@@ -185,7 +185,7 @@ def _novel_cnn(results: Results, axis: str) -> Finding:
 
 
 def _novel(item: str, numbers: Numbers, network: str, kind: str, document: str, notes: list[str]) -> Finding:
-    """Error of a network on novel viewpoints, of the `kind` matched or late. Remarks are about the settings."""
+    """A network's error on novel viewpoints. `kind` is "matched" or "late". Remarks are about the settings."""
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
         numbers.needed(kind, network, "novel").scaled(100),

@@ -20,7 +20,7 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: routing raises the correct class's share of the weight of the votes close to class capsules' poses.
+    """Figure 2: among the votes close to poses of class capsules, routing raises the correct class's share of weight.
 
     A vote's weight is its assignment times its child's activation. Close votes lie within a radius that contains a
     tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from

@@ -30,12 +30,12 @@ def check(params: SharedParams, where: str, study: AblationParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train and test the run of an entry of `ablation` in every condition.
+    """Train and test the study's run in every condition.
 
     Returns:
         an outcome. Its table has test errors (in [0, 1]) on central crops, a row per condition, replica and metric of
-        `classification_errors`. For each condition, its numbers are test errors, the best epoch, accuracies at this
-        epoch, the number of parameters, and the seconds that training took for all replicas together.
+        `classification_errors`. Its numbers for each condition are test errors, the epoch whose weights are kept,
+        accuracies at this epoch, the number of parameters, and the seconds of training of all replicas together.
     """
     import pandas as pd
 

@@ -70,7 +70,7 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """Inputs with distorted copies of the training images added to the training part, to a total of `examples`.
+    """Inputs with distorted copies of the training images added to the training part, until it has `examples` examples.
 
     The numbers of copies of any two images differ by at most one. Copies are projected onto the singular vectors of
     the original images. The validation and test parts are unchanged.

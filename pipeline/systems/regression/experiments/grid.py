@@ -43,8 +43,8 @@ Arrays = dict[str, NDArray[np.generic]]
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
     """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
 
-    `apart_smaller` compares the row's model with that of the next smaller size, `apart_fewer` with that of the
-    architecture with the next fewer capsules. Each is the share of test images on which exactly one of the two errs.
+    `apart_smaller` compares the row's model with the next smaller size. `apart_fewer` compares it with the architecture
+    that has the next fewer capsules. Each is the share of test images on which exactly one of the two models errs.
     """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
@@ -123,7 +123,7 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Arrays for Figures 2-3. `latents [n, m, 2]` are `squashed` vectors of the test images, and `labels [n]` are the
-    images' classes. `confident [m, S, S]` has the image of each class whose vector in the class's capsule is longest.
+    images' classes. For each class, `confident [m, S, S]` has the image with the longest vector in the class's capsule.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -136,8 +136,8 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radii (lengths of squashed vectors): `own` in capsules of the images' classes, `others` in other capsules.
-    `largest` is the share of capsules in which images of the capsule's class have the largest mean radius.
+    """The mean radius (length of a squashed vector): `own` in capsules of the images' classes, `others` in all other
+    capsules. `largest` is the share of capsules in which the capsule's own class has the largest mean radius.
     """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]

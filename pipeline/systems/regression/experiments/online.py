@@ -1,6 +1,6 @@
 """Incremental and online EM compared with batch EM by passes over the data.
 
-Section 4 of document 002 leaves this open. The document's results come from batch EM with momentum (equation 27). Here
+Document 002 leaves this comparison open (section 4). Its results come from batch EM with momentum (equation 27). Here
 batch and incremental EM are run with and without momentum. The M-step needs two sums over examples x, called moments:
 of x x^T, and of (posterior mean) x^T. Incremental and online EM keep moments, and update them batch by batch:
 
@@ -89,7 +89,7 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 
     It starts with an E-step on every batch, so that the first update equals batch EM's. All weights are whitened, like
     `W [K, C, d, r]` (see `expectation_maximisation`). `momentum` (gamma in equation 27) multiplies the change of W over
-    the last pass. If it multiplied the change in the last update, it would raise the speed by a few percent only,
+    the last pass. Momentum on the change in the last update would speed up incremental EM by only a few percent,
     because an update depends on the weights of a whole pass. Momentum makes batch EM 1 / (1 - gamma) times as fast.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))

@@ -10,8 +10,8 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """One row per penalty (`Problems.ridge`), starting with 0: errors of one architecture, and the share of test images
-    on which either this fit or the fit without a penalty errs, but not both. The validation error chooses a penalty.
+    """One row per penalty (`ridge` of `Problems`), starting with 0: errors of one architecture, and the share of test
+    images on which exactly one of this fit and the fit without a penalty errs. The validation error chooses a penalty.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows, wrong = [], []

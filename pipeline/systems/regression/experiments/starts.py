@@ -1,4 +1,4 @@
-"""Random starts, with weights of several sds, and the subspace start (document 002, appendix B.2, Figure 8)."""
+"""Random starts with several sds of weights, compared with the subspace start (document 002, B.2, Figure 8)."""
 
 import pandas as pd
 import torch
@@ -11,7 +11,7 @@ from pipeline.systems.regression.settings import StartsStudy
 
 
 def run(inputs: Inputs, study: StartsStudy) -> Outcome:
-    """One row per start, with its lowest training error in all iterations. `seed` numbers the starts of one sd."""
+    """One row per start, with its lowest training error. `seed` numbers an sd's starts, which share one generator."""
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)
