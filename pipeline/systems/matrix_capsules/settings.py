@@ -35,7 +35,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Settings that act only with some values of `activation`, by these values. `_needs` may exempt `variance_floor`."""
+"""Values of `activation`, and the settings that have no effect without them. `_needs` may exempt `variance_floor`."""
 
 
 class MatrixCapsulesModelParams(Section):

@@ -19,13 +19,13 @@ from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
-"""Data sources with all images of smallNORB, whose test images show other objects than its training images."""
+"""Data sources with all images of smallNORB. Their test images show other objects than their training images."""
 _BEST = 3
 """Number of our runs with the lowest errors that are drawn. Two runs are drawn in any case: the evidence on the paper's
 best network, and the run with the authors' settings."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""Markers by number of routing iterations, or None if the number is not known. Other numbers have "P" (a plus)."""
+"""Markers by number of routing iterations, None if not known. Our runs with other numbers have "P" (a plus)."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (0, -9, "center"),
     "yl-1993, 2 iterations": (-3, -8, "left"),

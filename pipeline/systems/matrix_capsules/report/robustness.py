@@ -37,7 +37,7 @@ KINDS = {
     "targeted": ("towards another class", "success (%)"),
     "black-box": ("computed on another CNN", "accuracy (%)"),
 }
-"""By kind of attack, its description and the quantity that is measured."""
+"""The description and the measured quantity of each kind of attack."""
 
 Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and notes."""

@@ -21,7 +21,7 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""Names in figures and tables of the two networks that a study compares, by their keys in results."""
+"""The two networks that a study compares: their names in figures and tables, by their keys in results."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
@@ -31,7 +31,7 @@ CLASSES = ("animal", "human", "airplane", "truck", "car")
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Augmentation settings that warp images. Older results do not have them."""
 ERRORS = {"centre": ("error, central crop (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Headings and numbers of decimals of columns with test errors, by test: on central crops, or with 13 crops."""
+"""Heading and number of decimals of each column of test errors. The tests are on central crops, or with 13 crops."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -44,7 +44,7 @@ ROWS = {
     "004.t1.xent": "cross_entropy",
     "004.mixing": "mixing",
 }
-"""Names of Table 1's rows in evidence and `documents.yaml`, by the id of the claim."""
+"""Names in evidence and `documents.yaml` of the rows of Table 1, and of section 5's `mixing`, by id of the claim."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 """Settings of the model that differ between the rows of Table 1."""
 FAMILIAR_SHARE = 1 / 3
