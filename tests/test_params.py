@@ -89,7 +89,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
     ("ablation.toys.conditions.mixing.saving", 4.0, ""),
     *(("attack.toys.epsilons", epsilons, "attack.toys") for epsilons in ([0.0], [0.1, 0.2])),
-    (WARPS, {"model": {"activation": "bayes", "damping": 0.5}}, f"{WARPS}.model.damping"),
+    (WARPS, {"model": {"activation": "mixing", "inverse_temperature": 0.5}}, f"{WARPS}.model.inverse_temperature"),
     (f"{OPTIMISE}.replicas", 2, ""),
     (FLOOR, [0.2, 8.0], f"{FLOOR}.pose_sd_start"),
     ("attention_sets.small.studies.parsing.kept", 13, "attention_sets.small.studies.parsing"),

@@ -30,9 +30,9 @@ class BayesParams(Section):
 
 
 _ACTS_WITH = {
-    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature"),
+    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature", "saving"),
     ("mdl", "mixing"): ("damping", "damped_first", "variance_floor"),
-    ("mdl", "bayes"): ("saving", "beta_a_unit"),
+    ("mdl", "bayes"): ("beta_a_unit",),
     ("bayes",): ("bayes",),
 }
 """Values of `activation`, and the settings that have no effect without them. `_needs` may exempt `variance_floor`."""
@@ -102,8 +102,8 @@ class MatrixCapsulesModelParams(Section):
             raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
         if self.batch_norm and self.activation != "bayes":
             raise ValueError("batch_norm needs activation: bayes")
-        if self.batch_norm and self.saving is not None:
-            raise ValueError("with batch_norm, saving must be null: batch norm removes what beta_a adds")
+        if self.activation == "bayes" and self.saving is not None:
+            raise ValueError("with activation: bayes, saving must be null: it balances the costs of mdl")
         least = self.pose_side**2 - 1
         if self.bayes.precisions == "wishart" and self.bayes.nu0 <= least:
             raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")
