@@ -91,8 +91,8 @@ def optimisation_gain(results: Results) -> Finding:
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
         notes.append(
-            f"kicked: as optimised, but restarts perturb the log odds of presences, too (sd {study.kick_logit:g}), and "
-            f"objects are not optimised alone at the end; bound of kicked minus bound of optimised: {better:+.1f} nats"
+            f"perturbed: as optimised, but restarts perturb the log odds of presences, too (sd {study.kick_logit:g}), "
+            f"and objects are not optimised alone at the end; bound minus bound of optimised: {better:+.1f} nats"
         )
     run, evaluated = study.run, results.numbers("evaluate", study.run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
@@ -110,8 +110,8 @@ def _range(angle: float) -> str:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies in percent, in words: encoder, without restarts, optimised, kicked. Some may be missing."""
-    names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "kicked"}
+    """A probe's accuracies in percent, in words: encoder, without restarts, optimised, perturbed. Some may be missing."""
+    names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "perturbed"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
@@ -213,10 +213,10 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
+    table = table[table["angle"].isin(dashes) & (table["round"] > 0)]
     for (engine, rows), (colour, marker) in zip(table.groupby("engine", sort=False), cycle(LOOKS), strict=False):
         for angle, dash in dashes.items():
-            done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
-            steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
+            steps = rows[rows["angle"] == angle].pivot_table(["evaluations", "bound"], "round", "replica").ffill()
             name = f"{engine}, {_range(angle)}"
             means = [steps[column].to_numpy().mean(axis=1) for column in ("evaluations", "bound")]
             axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
@@ -256,7 +256,7 @@ def optimisation(results: Results) -> list[Table]:
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
         "Optimisation of each image's posterior, on images rotated within ±angle degrees. Before: encoder's output. "
-        "Evaluations: of the gradient, per image (then objects alone are optimised, which takes about a tenth more). "
+        "Evaluations: of the gradient, per image, before the last optimisation of objects alone (about a tenth more). "
         "Seconds: for all images. Bound: per image. Pixel error: squared, summed over an image. The fixed probe on t0 "
         "is fitted to the encoder's output for clean images. The refit probe is fitted to training images that are "
         "rotated like the test images: to the encoder's output (before), or to optimised posteriors (after)."
@@ -285,7 +285,7 @@ def posterior(results: Results) -> list[Table]:
         "number of samples): in nats per test image. Probes are refit and tested on clean images. `delta`: Gaussians "
         "around delta poses, with sds chosen on validation images. `control`: as `delta`, after further training with "
         "delta poses. `refined`: after further training with Gaussian poses. `scratch`: an encoder trained together "
-        "with a new generative model. Only the normalised ELBO compares this model with the other encoders' model. "
+        "with a new generative model. So only its normalised ELBO can be compared with the other encoders'. "
         "The document's density of poses integrates to less than 1, which lowers the other bounds."
     )
     return measured_table("posterior", "Full posterior over poses", caption, ["study", "guide", "samples"], heads, rows)
