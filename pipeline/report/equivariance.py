@@ -201,11 +201,10 @@ def draw(results: Results) -> Iterator[Drawing]:
         "equivariance-summary",
         "png",
         "Equivariance errors of the best layer of each run",
-        "The layer with the smallest error under rotations, shifts, scales and shears, for each run with such errors, "
-        "relative to the sd of the layer's numbers within classes: a prediction of the class's mean has error 1. "
-        "Filled marks: the layer is predicted by theory, or by a map fitted to training images (an easier test). Bars "
-        "are two standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be "
-        "compared.",
+        "For each run, the layer with the smallest error under rotations, shifts, scales and shears, relative to the "
+        "sd of the layer's numbers within classes: a prediction of the class's mean has error 1. Filled marks: the "
+        "layer is predicted by theory, or by a map fitted to training images (an easier test). Bars are two standard "
+        "errors. Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
         f"A row for each of {', '.join(layer.run for layer in best)}, with a filled and an open mark.",
         [record for layer in best for record in layer.numbers.records],
         partial(summary, best),
@@ -277,9 +276,11 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
         "to change (invariance). A prediction of the mean has error 1. Magnitudes are degrees, pixels to the right, "
         "factors of scale, and multiples of y added to x. Moved and back: change of the numbers if an image is moved "
         "and moved back. Derivatives: errors of Lie derivatives, per 1 degree, 1 pixel, 1 % of scale and a shear of "
-        "0.01. Rows of pixels, moments and quarter turns are controls: the equivariance of these functions is known. "
-        "sd: sd of the numbers over images, in percent of their root mean square; a layer with less than 0.1 % counts "
-        "as constant and has no errors. Dimensions: effective number of directions in which the numbers vary."
+        "0.01. Pixels, moments and quarter turns are controls: their equivariance is known. They are measured on "
+        "images as the first run on the data sees them. Errors by theory come from resampling, from the edges of crops "
+        "and, for moments, from crops whose lighter and darker content nearly cancels. sd: over images, in percent of "
+        "the root mean square; a layer with less than 0.1 % counts as constant and has no errors. Dimensions: "
+        "effective number of directions in which the numbers vary."
     )
     keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
     title = "Equivariance and invariance, system by system"

@@ -221,9 +221,9 @@ def draw(results: Results) -> Iterator[Drawing]:
             "svg",
             "Parents found by inversion and by routing",
             f"Percentage of parts whose parent a method finds, on {dataset_label(records)}. Panels differ in the sd of "
-            "parts around their predicted poses. Inversion uses the model that makes the scenes. Cues: directions to "
-            f"parts. Error bars: one standard error over scenes. The long run of routing has {long}. "
-            'The method "true poses" is given the poses of the objects in the scene.',
+            "parts around their predicted poses. Inversion uses the model that makes the scenes, but is not told which "
+            "objects are in a scene. Cues: directions to parts. Error bars: one standard error over scenes. The long "
+            f'run of routing has {long}. "True poses" is given the objects in the scene and their poses.',
             "Percentage of parents found against the number of objects: a line per method, a panel per sd of parts.",
             records,
             partial(parents_found, table),

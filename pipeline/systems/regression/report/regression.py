@@ -132,8 +132,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 f"Random starts and the subspace start, {name}",
                 f"The lowest training error in any iteration, from each of {study.settings.seeds} random starts for "
                 "each sd of initial weights. Errors below the dashed line are lower than from the subspace start "
-                f"({dataset_label(records)}; "
-                "the paper's Figure 8).",
+                f"({dataset_label(records)}; the paper's Figure 8).",
                 "A point for each random start, by its sd, and a dashed line for the subspace start.",
                 records,
                 partial(starts, table),
