@@ -154,11 +154,11 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
         ),
         "objects": (
             f"What the objects of {run} explain",
-            "An object owns the images of which it explains more parts than any other object. Each column shows an "
-            "object: the mean of its images, and the mean of the parts that it explains in them. Of "
-            f"{len(arrays['object_classes'])} objects, {owned} own images. If an object is an arrangement of strokes, "
-            "its mean image is sharp, and most of its images are of one class.",
-            "Two rows of pictures, with a column for each object and the object's most common class above it.",
+            "An object owns the images of which it explains more parts than any other object. Of "
+            f"{len(arrays['object_classes'])} objects, {owned} own images. Each column shows one of these: the mean of "
+            "its images, and the mean of the parts that it explains in them. If an object is an arrangement of "
+            "strokes, its mean image is sharp, and most of its images are of one class.",
+            "Two rows of pictures, with a column for each object that owns images, its most common class above it.",
             partial(objects, arrays),
         ),
     }

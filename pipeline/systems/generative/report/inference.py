@@ -100,7 +100,7 @@ def optimisation_gain(results: Results) -> Finding:
     answered = answer(results, numbers, run, gain, tested=images, notes=notes)
     if angle != 0:
         answered.remarks.append(Remark(f"rotated {_range(angle)} (paper: upright)"))
-    answered.remarks.append(Remark(f"probe fit on {study.refit_images:,} images, {study.chosen}"))
+    answered.remarks.append(Remark(f"probe fit and validated on {study.refit_images:,} images, {study.chosen}"))
     return answered
 
 
