@@ -204,14 +204,14 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
         "data. A model that learned without labels is tested by a linear probe (see: classified by); (probe) marks "
-        "probes on a network that is itself a classifier. 1, 10, 100 % of images: other trainings, on this share, most "
-        "of them shorter. Rotated, warped: probes are fitted again to rotated or warped images, except the probe of "
+        "probes on a network that is itself a classifier. 1, 10, 100 % of images: trained again on this share, mostly "
+        "for fewer steps. Rotated, warped: probes are fitted again to rotated or warped images, except the probe of "
         "upright images. Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching "
-        "of clusters to classes. Novel viewpoints: other trainings, on familiar viewpoints only and possibly of other "
-        "images; errors are means over the last ten epochs. FGSM, BIM: attacks that change pixels by at most 0.1. "
-        "Equivariance error, ± one standard error: error of predicting a layer on moved images, relative to its sd "
-        "within classes, for the layer where it is smallest; invariance error: error if this layer is predicted to be "
-        "unchanged."
+        "of clusters to classes. Novel viewpoints: trained again on familiar viewpoints only, possibly of another data "
+        "set; errors are means over the last ten epochs. FGSM, BIM: attacks that change pixels by at most 0.1. "
+        "Equivariance error, ± one standard error: error of predicting a layer on moved images, divided by the layer's "
+        "sd within classes, for the best predicted layer; invariance error: the same if this layer is predicted to "
+        "stay unchanged."
     )
     title = "Efficiency and robustness of all systems"
     return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records)]
