@@ -110,7 +110,7 @@ def _range(angle: float) -> str:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies in percent, in words: encoder, without restarts, optimised, perturbed. Some may be missing."""
+    """A probe's accuracies in percent: encoder, without restarts, optimised, perturbed. Some may be missing."""
     names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "perturbed"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
