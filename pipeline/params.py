@@ -63,8 +63,6 @@ class CheckedParams(SharedParams):
     def _check_evidence(self) -> None:
         """ValueError if evidence has an unknown role, or names an item that does not exist or has the wrong kind."""
         for role in roles_in(self.evidence):
-            if role.kind is None:
-                raise ValueError(f"{role.where}: unknown role")
             fitting = [name for name, kind in self._kinds(role.section).items() if role.kind in ("", kind)]
             if role.item not in fitting:
                 raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
@@ -115,11 +113,12 @@ class CheckedParams(SharedParams):
         from pipeline.data.affnist import AFFNIST_SIZE
 
         if "affnist" not in self.sources:
-            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
+            raise ValueError("evaluate.official_affnist: add 'affnist' to `sources`, or set this to false")
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
-                raise ValueError(f"evaluate.official_affnist: it would test runs.{name} ({dataset.source}) on affNIST")
+                problem = f"it would test runs.{name} ({dataset.source}) on affNIST"
+                raise ValueError(f"evaluate.official_affnist: {problem}; set this to false, or take another canvas")
 
 
 def _sections() -> dict[str, Any]:

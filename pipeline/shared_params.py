@@ -63,7 +63,8 @@ class SharedParams(Section):
         """The run `name`. ValueError if there is none, or if `variants` are given and its variant is not among them."""
         fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
         if name not in fitting:
-            raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
+            kind = f" with variant {' or '.join(variants)}" if variants else ""
+            raise ValueError(f"{where}: '{name}' is not a run{kind} (known: {', '.join(sorted(fitting)) or 'none'})")
         return fitting[name]
 
     def check_changes_of_model(

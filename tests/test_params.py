@@ -75,7 +75,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("evidence.generative.table_1.vae", "capsules-digits", ""),
     ("evidence.generative.optimise", "nobody", ""),
     ("evidence.matrix_capsules.viewpoint.azimuth", "elevation", ""),
-    ("evidence.comparison.equivariance.0.cnn", "matrix-toys", "evidence.comparison.equivariance.cnn"),
+    ("evidence.comparison.equivariance.0.cnn", "matrix-toys", ""),
+    ("evidence.generative.affine.scae", "scae-digits", ""),
     ("evidence.matrix_capsules.table_1.mixing", "toys/no-such", ""),
     # values that do not go together
     (f"{RUN}.model.pose_sd_start", 0.05, f"{RUN}.model"),
@@ -89,6 +90,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
     ("ablation.toys.conditions.mixing.saving", 4.0, ""),
     *(("attack.toys.epsilons", epsilons, "attack.toys") for epsilons in ([0.0], [0.1, 0.2])),
+    ("attack.toys.epsilons", [0.0, 0.1, 0.1], ""),
     (WARPS, {"model": {"activation": "mixing", "inverse_temperature": 0.5}}, f"{WARPS}.model.inverse_temperature"),
     (f"{OPTIMISE}.replicas", 2, ""),
     (FLOOR, [0.2, 8.0], f"{FLOOR}.pose_sd_start"),

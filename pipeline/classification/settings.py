@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, check_once
 
 Mixup = Annotated[
     float, Field(ge=0, le=100, description="training mixes image pairs with shares from Beta(mixup, mixup); 0: none")
@@ -48,7 +48,7 @@ class AttackParams(Section):
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
     images: int = Field(ge=1, le=10_000_000, description="number of test images to attack (the first ones)")
-    epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+    epsilons: Annotated[list[Annotated[float, Field(ge=0, le=1)]], AfterValidator(check_once)] = Field(
         description="maximum changes of a pixel's value to try, for values in [0, 1]; one must be 0, for comparison"
     )
     steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")

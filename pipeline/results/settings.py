@@ -28,12 +28,12 @@ class Role(NamedTuple):
     Attributes:
         section: section of `params.yaml` that has the item. `networks` means `runs` and the conditions of `ablation`.
         kind: what the item must have: a kind of study, a variant of its run, or an axis of viewpoints. "" allows every
-            item. None marks an unknown role in `params.yaml`, which is an error.
+            item.
     """
 
     where: str
     section: str
-    kind: str | None
+    kind: str
     item: str
 
 
@@ -53,7 +53,7 @@ class GenerativeEvidence(Section):
     """
 
     table_1: Roles = group("runs", VARIANTS)
-    affine: Roles = group("runs", VARIANTS)
+    affine: Roles = group("runs", {"capsules": "generative", "vae": "vae"})
     optimise: Name | None = one("optimise")
     optimise_upright: Name | None = one("optimise")
     posterior: Name | None = one("posterior")
@@ -132,16 +132,21 @@ class EvidenceParams(Section):
 
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
-    """Yield every role of `section` that has an item. `where` is the dotted place of `section` in `params.yaml`."""
+    """Yield every role of `section` that has an item. `where` is the dotted place of `section` in `params.yaml`.
+    ValueError for an unknown role.
+    """
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"
         extra: Any = info.json_schema_extra
         if isinstance(value, dict):
             for role, item in value.items():
-                yield Role(f"{place}.{role}", extra["section"], extra["kinds"].get(role), item)
+                if role not in extra["kinds"]:
+                    raise ValueError(f"{place}.{role}: unknown role (known: {', '.join(extra['kinds'])})")
+                yield Role(f"{place}.{role}", extra["section"], extra["kinds"][role], item)
             continue
-        for each in value if isinstance(value, list) else [value]:
+        entries = {f"{place}.{i}": each for i, each in enumerate(value)} if isinstance(value, list) else {place: value}
+        for at, each in entries.items():
             if isinstance(each, Section):
-                yield from roles_in(each, place)
+                yield from roles_in(each, at)
             elif each is not None:
-                yield Role(place, extra["section"], extra["kind"], each)
+                yield Role(at, extra["section"], extra["kind"], each)
