@@ -259,8 +259,8 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
         controlled.add(label)
         for subject in (*controls, TRAINED):
             for layer in numbers.names("layers", subject):
-                sd, dimensions = (numbers.needed("layers", subject, layer, key) for key in ("variation", "dimensions"))
-                about = [layer, f"{100 * sd.mean:.3g}", f"{dimensions.mean:.1f}"]
+                sd, dimensions = (numbers.measured("layers", subject, layer, of) for of in ("variation", "dimensions"))
+                about = [layer, f"{100 * sd.mean:.3g}" if sd else "", f"{dimensions.mean:.1f}" if dimensions else ""]
                 for family, magnitude in _chosen(numbers, subject):
                     found = {}
                     for measure in _SHOWN:

@@ -69,7 +69,7 @@ class Entry:
     error: Measured
     how: str
     features: str
-    parameters: float
+    parameters: float | None
     seconds: float | None
     records: list[Record]
 
@@ -86,7 +86,7 @@ def _trained(results: Results) -> Iterator[Entry]:
             how = f"linear probe on {name_of(features)}"
             error = _error(numbers, "probe", features, "refit", "rotated_0")
         if trained and error:
-            records, parameters = [*trained.records, *numbers.records], float(trained.at("parameters", "total"))
+            records, parameters = [*trained.records, *numbers.records], trained.number("parameters", "total")
             yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
 
 
@@ -96,10 +96,10 @@ def _regressions(results: Results) -> Iterator[Entry]:
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:
             continue
-        models = table[table["size"] > 0].sort_values("size").groupby("model", sort=False).last()
-        for model, row in models.iterrows():
+        models = table[table["size"] > 0].sort_values("size").drop_duplicates("model", keep="last")
+        for _, row in models.iterrows():
             error = Measured(100 * float(row["test"]), 0.0, 1)
-            name = f"{study.name}, {model}, d = {int(row['size'])}"
+            name = f"{study.name}, {row['model']}, d = {int(row['size'])}"
             size, seconds = float(row["parameters"]), float(row["seconds"])
             yield Entry(name, "regression", error, ITSELF, "", size, seconds, study.numbers.records)
 
@@ -188,7 +188,7 @@ def build(results: Results) -> list[Table]:
             "system": SYSTEMS[entry.system].label,
             "data": about["dataset"],
             "classified by": entry.how,
-            "parameters": f"{entry.parameters:,.0f}",
+            "parameters": NOT_MEASURED if entry.parameters is None else f"{entry.parameters:,.0f}",
             "training (s)": NOT_MEASURED if entry.seconds is None else f"{entry.seconds:,.0f}",
         }
         for measure, words in COLUMNS.items():

@@ -65,15 +65,15 @@ CONTROLS = {
 
 
 def numbers(layers: dict[str, dict[str, float]], viewpoints: bool = False) -> dict[str, Any]:
-    """Made-up results of one item; a layer without measures is constant. Errors of a step of the viewpoint are tenfold,
-    those within classes twentyfold.
+    """Made-up results of one item; a layer without measures is constant, its dimensions are not known. Errors of a step
+    of the viewpoint are tenfold, those within classes twentyfold.
     """
     found: dict[str, Any] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for subject, of in {"trained": layers, "untrained": layers, **CONTROLS}.items():
         n = 2 if subject == "trained" else 1
         for layer, measures in of.items():
             sd = spread(0.4 if measures else 1e-4, 0.0, n)
-            found["layers"][subject][layer] = {"variation": sd, "dimensions": spread(5.0, 0, 1)}
+            found["layers"][subject][layer] = {"variation": sd, "dimensions": spread(5.0, 0, 1) if measures else None}
             for measure, error in measures.items():
                 exact = subject == "quarter turns" and measure == "own"
                 families = {"rotation": ["90", "180"]} if exact else FAMILIES
@@ -194,7 +194,8 @@ def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values:
     assert rows["by theory"][("capsules-digits", "parts")] == "0.20 ± 0.02"
     assert rows["untrained, invariance"][("cnn-toys", "maps")] == "1.10 ± 0.02"
     assert rows["derivative, by theory"][("cnn-toys", "maps")] == "0.009 ± 0.000"
-    assert rows.loc[("cnn-toys", "hidden"), ["sd (%)", "by theory", "invariance"]].tolist() == ["0.01", "", ""]
+    columns = ["sd (%)", "dimensions", "by theory", "invariance"]
+    assert rows.loc[("cnn-toys", "hidden"), columns].tolist() == ["0.01", "", "", ""]
     assert sorted(rows.loc["pixels"]["data"]) == ["digits (scikit-learn)", "toys (stand-in)"]
     moved = table.shown[table.shown["run"] == "quarter turns"][["family", "magnitude"]].to_numpy().tolist()
     assert moved == [["rotation", "90"], ["rotation", "180"]] * 2, "which are exact"

@@ -43,6 +43,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     params = parse_params(values)
     path = full.metrics / "evaluate/capsules-digits.json"
     dump_record(path, load_record(path) | {"kmeans": {"t0": spread(0.7), "t0_A0": spread(0.8, 0.02)}})
+    path = full.metrics / "train/vae-digits.json"
+    dump_record(path, load_record(path) | {"parameters": {}})
     for run in NETWORKS:
         full.numbers("equivariance", run, equivariance_numbers(LAYERS[params.runs[run].variant]))
     for run, how in (("vae-digits", "mu_sigma"), ("cnn-toys", "itself")):
@@ -69,6 +71,7 @@ def test_an_unsupervised_model_is_judged_by_the_probe_on_its_first_features(tabl
     assert shown["clusters without labels"] == "30.0 ± 1.0"
     assert shown["novel azimuths"] == shown["FGSM, epsilon 0.1"] == "not measured"
     assert shown["equivariance error"] == "0.20 ± 0.02 (parts, by theory)"
+    assert (shown["parameters"], row(table, "vae-digits")["parameters"]) == ("1,315,042", "not measured")
 
 
 def test_a_classifier_is_judged_by_itself(table: Table) -> None:
