@@ -28,7 +28,7 @@ def main() -> None:
         figures = [load_figure(folder, each) for each in pictures]
         others = other_scorecards(workspace.root, profile)
         repository = read_yaml(workspace.root / "CITATION.cff").get("repository-code", "")
-        page = build_page(rows, claims, profile, figures, tables, differing, incomplete, others, repository)
+        page = build_page(rows, claims, profile, figures, tables, differing, others, incomplete, repository)
 
         index = workspace.reports_folder / "index.html"
         write_json(workspace.scorecard_path, rows)

@@ -42,7 +42,6 @@ mark's shape and the word next to it make the verdict clear without colour.
 QUICK, PAPER = "quick", "paper"
 """The default profile and the profile with the documents' data. The page of any profile shows the numbers of both."""
 CHANGES = {
-    "not run": "",
     "budget": "with a longer training in params.yaml",
     "noise": "with more seeds or test images in params.yaml",
     "data": "with the document's data",
@@ -51,7 +50,7 @@ CHANGES = {
 }
 """What to change to test a claim, in words, for each kind of reason in a row's `why`."""
 
-_AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
+_AWAY = "arrays or tables are not on this machine, so figures of these items are older, or missing"
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
 """Maximum number of items or of commits that a line names. If there are more, the line says how many more."""
@@ -73,8 +72,8 @@ def build_page(
     figures: Sequence[Picture],
     tables: Sequence[Table],
     differing: Mapping[str, str],
+    scorecards: Mapping[str, Sequence[Row]],
     incomplete: Sequence[str] = (),
-    scorecards: Mapping[str, Sequence[Row]] | None = None,
     repository: str = "",
 ) -> str:
     """The page as HTML; the same arguments give the same page.
@@ -83,12 +82,12 @@ def build_page(
         rows: the scorecard, one row per claim in the order of `claims`.
         differing: for each `<stage>/<item>` whose result is missing or differs from the current profile, the reason
             in words (`freshness.compare`). Figures, tables and claims that use such a result are marked.
-        incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         scorecards: scorecards of other profiles, by profile, to show beside `rows`.
+        incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         repository: web address for links to commits and code. If it is empty, links to code are relative paths.
     """
     records = [record for table in tables for record in table.records]
-    all_cards = _cards(rows, claims, profile, differing, scorecards or {})
+    all_cards = _cards(rows, claims, profile, differing, scorecards)
     counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
     days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
     documents = []
@@ -120,7 +119,7 @@ def build_page(
     return environment.get_template("page.html.j2").render(
         profile=profile,
         repository=repository,
-        profiles=list(scorecards or {}),
+        profiles=list(scorecards),
         style=style,
         scripts=scripts,
         dates=" to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
@@ -210,7 +209,7 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
     """How to test a claim: advice, with the time that the items took, and a shell command. `kind` is the kind in the
     row's `why`. `paper` is the claim's row in profile paper. If the claim was run there, the advice names that profile.
     """
-    change, switch = CHANGES[kind], ""
+    change, switch = CHANGES.get(kind, ""), ""
     if paper and paper["verdict"] != "not run":
         row, change = paper, f"in profile {PAPER}, verdict there: {paper['verdict']}"
         switch = f"{_switch(PAPER)} && "

@@ -88,7 +88,7 @@ def tolerance(claim: Claim) -> tuple[float, str]:
     """
     assert claim.value is not None
     if claim.sd is not None:
-        return TOLERATED_SDS * claim.sd, f"{TOLERATED_SDS:g} of the document's sds"
+        return TOLERATED_SDS * claim.sd, "two of the document's standard deviations"
     if claim.tolerance is not None:
         return claim.tolerance, "set for this claim"
     share = min(max(claim.value / 100, 0.0), 1.0)
@@ -102,8 +102,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
         return "not run"
     if claim.value is None:
         return "holds" if finding.holds else "fails"
-    if finding.ours is None:
-        return "not run"
+    assert finding.ours is not None
     above = finding.ours.mean - claim.value
     # 1e-9 is for rounding: 0.57 * 100 is not 57 in floating point. A difference equal to the tolerance is "within".
     if abs(above) <= tolerance(claim)[0] + 1e-9:
@@ -170,8 +169,8 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
 def _draft_note(claim: Claim, finding: Finding) -> str:
     """A note on a claim that is "not run" because of drafts: the verdict that these drafts would give."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
-    drafts = unique(item_name(record) for record in finding.records if record.get("dirty"))
-    return f"drafts would say {judge(claim, finding)}{value}: {', '.join(drafts)} made from uncommitted changes"
+    drafts = ", ".join(unique(item_name(record) for record in finding.records if record.get("dirty")))
+    return f"drafts would give the verdict {judge(claim, finding)}{value}: {drafts} made from uncommitted changes"
 
 
 def build_scorecard(

@@ -41,11 +41,11 @@ class Claim(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.value is None) == (self.holds_when is None):
-            raise ValueError("a claim has either a value or holds_when")
+            raise ValueError("a claim must have a value or holds_when, not both")
         if self.value is None and "unit" not in self.model_fields_set:
             raise ValueError("a claim without a value needs the unit of our number")
         if (self.value is None) != (self.better is None):
-            raise ValueError("a claim with a value must have better, and one without must not")
+            raise ValueError("`better` must be given if, and only if, the claim has a value")
         return self
 
     @property

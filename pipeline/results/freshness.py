@@ -87,7 +87,7 @@ def statuses(
         stale = label in expected and made is not None and settings != expected[label]
         states: dict[State, bool] = {  # the first that applies is the item's state
             "gone": label not in expected,
-            "running": label in expected and running(label),
+            "running": running(label),
             "missing": made is None,
             "stale": stale,
             "outdated": label in code,

@@ -172,10 +172,11 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
     assert (row(True)["verdict"], row(True)["notes"]) == ("worse", [])
     assert row(False)["verdict"] == "not run"
     assert row(False)["ours"] is None
-    assert row(False)["notes"] == ["drafts would say worse (90 %): evaluate/a made from uncommitted changes"]
+    (note,) = row(False)["notes"]
+    assert note == "drafts would give the verdict worse (90 %): evaluate/a made from uncommitted changes"
     write("b", True, 0.0, "train")
     write("b", False, 96.0)
-    assert row(False)["notes"] == ["drafts would say within (96 %): train/b made from uncommitted changes"]
+    assert row(False)["notes"] == ["drafts would give the verdict within (96 %): train/b made from uncommitted changes"]
     write("a", False, 95.0)
     assert (row(False)["verdict"], row(False)["notes"]) == ("within", [])
     assert row(False)["ours"] == {"value": 95.0, "sd": 0.0, "n": 1}

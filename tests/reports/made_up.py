@@ -383,7 +383,7 @@ def page_of(
         write_figures(figures, results)
         pictures, more["incomplete"] = on_disk(figures, results)
         shown = [load_figure(figures, each) for each in pictures]
-    return build_page(rows, claims, "quick", shown, tables, differing, **more)
+    return build_page(rows, claims, "quick", shown, tables, differing, **{"scorecards": {}, **more})
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ def test_every_document_has_claims_each_of_them_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "either a value or holds_when"),
-        ({"value": 1}, "a claim with a value must have better"),
+        ({}, "a value or holds_when, not both"),
+        ({"value": 1}, "`better` must be given"),
         ({"holds_when": "h"}, "needs the unit"),
         ({"holds_when": "h", "unit": "u", "wehre": "w"}, "wehre"),
     ],
