@@ -49,7 +49,7 @@ def turning(
     return in_json(
         quantity="rotation of the input",
         unit="°",
-        values=[float(value) for value in values],
+        values=values.tolist(),
         side=int(series[0][1].shape[1]),
         strips=[name for name, _ in series],
         picture=png(image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)),
@@ -98,11 +98,6 @@ class RoutingFilm:
     activations: NDArray[np.float32]
     spreads: NDArray[np.float32]
 
-    @property
-    def iterations(self) -> int:
-        """The number of iterations, T."""
-        return int(self.shares.shape[1])
-
     def name_of(self, image: int) -> str:
         """The name of an image's class. If the network predicts another class, the name of that class is added."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
@@ -113,7 +108,7 @@ class RoutingFilm:
         update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
             return f"{update}, the network's last"
-        return update if iteration < self.used else f"{update}, beyond the network's"
+        return update if iteration < self.used else f"{update}, beyond the network's last"
 
     def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Activations `[K, X]` and shares `[K, T, n, X]` of the positions. A position's activation is the mean of its
@@ -126,6 +121,7 @@ class RoutingFilm:
     def to_json(self) -> str:
         """The film as JSON, with the activations of positions, and their shares in percent."""
         parts, shares = self.positions()
+        iterations = list(range(1, shares.shape[1] + 1))
         images = [
             {
                 "name": self.name_of(k),
@@ -141,8 +137,8 @@ class RoutingFilm:
         return in_json(
             kind="routing",
             quantity="routing iteration",
-            values=list(range(1, self.iterations + 1)),
-            notes=[self.stage_of(t) for t in range(1, self.iterations + 1)],
+            values=iterations,
+            notes=[self.stage_of(t) for t in iterations],
             classes=list(self.classes),
             colours=[DARK, BRIGHT],
             most=round(100 * float(shares.max())),
@@ -157,7 +153,7 @@ def strip(film: RoutingFilm) -> Figure:
     """
     parts, shares = film.positions()
     rows = []
-    for k, t in product(range(len(film.images)), range(film.iterations)):
+    for k, t in product(range(len(film.images)), range(shares.shape[1])):
         maps = [_map(parts[k], each / shares.max(), n == film.labels[k]) for n, each in enumerate(shares[k, t])]
         image = Image.fromarray(film.images[k]).convert("RGB").resize(maps[0].shape[:2], Image.Resampling.NEAREST)
         most = int(film.activations[k, t].argmax())

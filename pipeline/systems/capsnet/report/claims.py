@@ -218,7 +218,7 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
             f"{before.mean:.3f} ± {errors[2]:.3f} before inference{', with the ReLU' * as_coded} "
             f"(standard errors over {found.numbers.number('images'):.0f} images)",
             f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
-            f"{100 * falls:.0f} %, in the worse of both conditions",
+            f"{100 * falls:.0f} %, each in the worse of the two conditions (with and without L1)",
         ],
     )
 
@@ -239,7 +239,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no updates of weights
-        notes.insert(0, f"{study.item}: votes are averaged over the capsules above, not summed")
+        told = "gives equal shares to the n capsules above, so sums of votes are n times smaller than without routing"
+        notes.insert(0, f"{study.item}: each capsule {told}")
     records = [record for _, finding in found for record in finding.records]
     return replace(judged, records=records, notes=notes)
 

@@ -172,10 +172,10 @@ def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured
     return found
 
 
-def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
-    """Accuracies of probes (percent) under the keys "probe" and `place`, by the next key (for example, a test set)."""
-    names = numbers.names("probe", *place)
-    return {name: found.scaled(100) for name in names if (found := numbers.measured("probe", *place, name))}
+def accuracies(numbers: Numbers, features: str, protocol: str) -> dict[str, Measured]:
+    """Accuracies (percent) of probes on `features`, by test set. `protocol` is a key of `PROTOCOLS`."""
+    place = ("probe", features, protocol)
+    return {test: found.scaled(100) for test in numbers.names(*place) if (found := numbers.measured(*place, test))}
 
 
 def in_order(tests: Iterable[str]) -> list[str]:

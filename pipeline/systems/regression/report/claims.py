@@ -112,13 +112,13 @@ def _measure(
     differences = unique(remark for study in studies for remark in study.remarks)
     differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
     verdicts = [holds for _, holds, *_ in found]
-    both = ["; ".join(f"{SETS[study.role]}: {number:.4g}" for study, (number, *_) in answers.values())]
+    both = "; ".join(f"{SETS[study.role]}: {number:.4g}" for study, (number, *_) in answers.values())
     return Finding(
         Measured(found[0][0], 0.0, 1),
         [record for study in studies for record in study.numbers.records],
         holds=None if None in verdicts else all(verdicts),
         remarks=differences,
-        notes=[*both[: len(found) - 1], *(note for _, _, *noted in found for note in noted)],
+        notes=[both] * (len(found) > 1) + [note for _, _, *noted in found for note in noted],
     )
 
 
@@ -232,7 +232,7 @@ def penalty_helps(study: RegressionStudy) -> Answer:
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     apart = 100 * study.mean("chosen", "disagreement")
     note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"
-    note += f"; on {apart:.2f} % of the images one of the two models errs, the other does not"
+    note += f"; exactly one of the two models errs on {apart:.2f} % of the images"
     return without - with_, study.above(without, with_, apart), note
 
 

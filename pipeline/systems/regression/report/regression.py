@@ -113,7 +113,9 @@ def draw(results: Results) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         table, name, records = study.table(()), study.name, study.numbers.records
-        if table is not None and study.kind == "convergence":
+        if table is None:
+            continue
+        if study.kind == "convergence":
             yield Drawing(
                 name,
                 "svg",
@@ -125,7 +127,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 records,
                 partial(two_losses, table),
             )
-        if table is not None and study.kind == "starts":
+        if study.kind == "starts":
             yield Drawing(
                 name,
                 "svg",
@@ -137,7 +139,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 records,
                 partial(starts, table),
             )
-        if table is None or study.kind != "grid":
+        if study.kind != "grid":
             continue
         yield Drawing(
             f"capsule-size-{name}",
@@ -203,9 +205,9 @@ def build(results: Results) -> list[Table]:
             title = f"Errors of capsule regression by size and architecture, {study.name}"
             told = (
                 "Errors of capsule regression after the schedule of section 3.1 (Figure 5), and of other classifiers "
-                "on the same inputs. Log-loss and expected calibration error: on test images. By chance: its mean if "
-                "probabilities are right. Iterations: the most that a class or a pair of classes took. Seconds: for "
-                f"the fit, or for all hyperparameters that are tried. On {dataset_label(records)}."
+                "on the same inputs. Log-loss and expected calibration error: on test images. By chance: the mean "
+                "calibration error if probabilities are right. Iterations: the most that a class or a pair of classes "
+                f"took. Seconds: for the fit, or for all hyperparameters that are tried. On {dataset_label(records)}."
             )
             shown = {
                 head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
