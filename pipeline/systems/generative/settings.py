@@ -53,7 +53,7 @@ class GenerativeModelParams(Section):
     slots: Literal["own", "any"] = Field(
         description="own: each part has its own place in a parent (as published); any: its place is marginalised"
     )
-    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects. learned: from 1 on; uniform: 1")
+    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects. learned: starts at 1; uniform: 1")
     dummy_affinity: float = Field(gt=0, le=10, description="affinity rho_0j of the dummy parent, which is always on")
     dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of a part's pose if the dummy is its parent")
     object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
@@ -70,12 +70,12 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="number of induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="number of features per object after the set transformer")
 
-    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from encoded parts")
+    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts, if more follow")
     seeding: SeedingParams | None = Field(
         description="the mixture that sets M_ij, gamma_ij and c_ij; null: each object's M_ij is set from one image"
     )
     early_coupling: float = Field(
-        ge=0, le=1, description="initial factor on the gradient of the bound, without the pixels' term, for parts"
+        ge=0, le=1, description="initial factor on the parts' gradients of all terms of the bound except the pixels'"
     )
     early_epochs: int = Field(ge=0, le=10_000, description="number of epochs with the factor early_coupling")
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs after early_epochs in which the factor rises to 1")
@@ -227,8 +227,8 @@ class OptimiseParams(Section):
     kick_logit: float = Field(
         gt=0,
         le=10,
-        description="sd of noise on log odds of presences, whose effect on accuracy is measured. Only one extra "
-        "optimisation by the chosen engine has it, in restarts. In all other restarts, noise is added only to poses",
+        description="sd of the noise that restarts add to log odds of presences, in one extra optimisation by the "
+        "chosen engine. It measures this noise's effect on accuracy. All other restarts add noise only to poses",
     )
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 
