@@ -60,12 +60,12 @@ def fan_out(
     """Bring the targets, and all items that they need, up to date. `python -m pipeline fan-out --help` describes the
     arguments. Without a remote, workers use the head's cache, which must have the same path for them. Returns 1 if an
     item failed, or if DVC could not fetch outputs, else 0. Raises `UserError` if there are uncommitted changes, the
-    remote is unknown or does not take files, workers cannot be reached, the scheduler is lost, another fan-out runs, or
-    DVC cannot read the repository.
+    remote is unknown or does not take files, workers cannot be reached or have other versions of packages, the
+    scheduler is lost, another fan-out runs, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if commit == "unknown":
-        raise UserError("workers run a commit, but Git finds none here: see `git log`")
+        raise UserError("workers run a commit, but Git finds none here: install Git, and clone the repository")
     if dirty:
         raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
     with single_instance(root, "fan-out"):
@@ -122,15 +122,23 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 
 def _client(root: Path, workers: int, scheduler: str | None) -> Client:
-    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Dask only warns if versions
-    of packages differ. Raises `UserError` if Dask is missing, or if the scheduler cannot be reached.
+    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Raises `UserError` if Dask is
+    missing, the scheduler cannot be reached, or a worker has another version of a package than this machine.
     """
     try:
         from distributed import Client
 
         if scheduler:
             client = Client(scheduler, timeout="10s")
-            client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
+            names = ["dvc", "numpy", "torch"]
+            found: Any = client.get_versions(packages=names)  # with `check=True`, Dask would only warn
+            for worker, versions in found["workers"].items():
+                for name in names:
+                    both = (versions["packages"][name], found["client"]["packages"][name])
+                    there, here = (str(each).partition("+")[0] for each in both)  # builds may differ: +cpu, +cu130
+                    if there != here:
+                        advice = f"this machine has {here}: install the same version"
+                        raise UserError(f"the worker at {worker} has {name} {there}, but {advice}")
             return client
         size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
         place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}

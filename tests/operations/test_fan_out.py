@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -20,7 +21,7 @@ from servers import free_port, serving
 from short_stages import make
 
 from pipeline.errors import UserError
-from pipeline.operations.fan_out import HERE, record
+from pipeline.operations.fan_out import HERE, _client, record
 from pipeline.operations.reproduce import PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
@@ -132,6 +133,15 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
             command = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *place]
             stack.enter_context(serving(command, own, tmp_path / f"{name}.log", cwd=tmp_path))
         yield address
+
+
+def test_workers_with_another_version_of_a_package_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = [{"dvc": "3", "numpy": "2", "torch": torch} for torch in ("2.9+cpu", "2.9", "2.8")]
+    here, same, other = ({"packages": each} for each in packages)
+    found = {"client": here, "workers": {"tcp://one": same, "tcp://two": other}}
+    monkeypatch.setattr("distributed.Client", lambda *_, **__: SimpleNamespace(get_versions=lambda **_: found))
+    with pytest.raises(UserError, match=r"tcp://two has torch 2\.8, but this machine has 2\.9"):
+        _client(Path(), 1, "tcp://head")
 
 
 @pytest.mark.slow
