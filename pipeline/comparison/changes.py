@@ -39,9 +39,7 @@ class Change:
     chance: float | None = None
 
 
-def changes(
-    before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]] = ({}, {})
-) -> list[Change]:
+def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]]) -> list[Change]:
     """The claims that differ, in the order of `WORDS`. Differences are tested together (Benjamini and Hochberg 1995).
 
     Args:

@@ -132,8 +132,10 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
 
 
 def same(first: float | None, second: float | None) -> bool:
-    """Whether two numbers differ by at most 1e-9 of the larger one, or both are None."""
-    return first == second or (first is not None and second is not None and math.isclose(first, second, rel_tol=1e-9))
+    """Whether two numbers are both None, or differ by at most 1e-9 of the larger one or 1e-12 (rounding errors)."""
+    if first is None or second is None:
+        return first is second
+    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:

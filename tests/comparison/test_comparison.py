@@ -206,6 +206,7 @@ HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
     ("before", "after", "spreads", "word"),
     [
         (answer(50), answer(50), {}, None),
+        (answer(6e-14), answer(4e-14), {"c": spread(1e-16)}, None),  # rounding of 0
         (answer(None, verdict="not run"), answer(None, verdict="not run"), {}, None),
         (answer(50), answer(None, verdict="not run"), {}, "only one side has it"),
         (answer(50), answer(50.1), {"c": spread(0.0)}, "noise unknown"),
