@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pipeline.errors import UserError
+from pipeline.errors import ParamsError, UserError
 from pipeline.files import read_yaml
 
 
@@ -67,9 +67,11 @@ class Graph:
         return cls(content["stages"], values)
 
     def item(self, stage: str, name: str | None) -> Item:
-        """The item `name` of `stage`. Raises `UserError` if there is no such item."""
-        if name not in (items := self.items.get(stage, {})):
-            raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
+        """The item `name` of `stage`. Raises `ParamsError` if only the item is unknown, else `UserError`."""
+        if stage not in self.items:
+            raise UserError(f"dvc.yaml has no stage {stage}: see `dvc stage list`")
+        if name not in (items := self.items[stage]):
+            raise ParamsError(f"{stage} has no '{name}'; params.yaml has: {', '.join(sorted(map(str, items)))}")
         return items[name]
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from pipeline.commits import git_state
 from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
-from pipeline.errors import ParamsError, UserError
+from pipeline.errors import UserError
 from pipeline.files import md5, read_yaml
 from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
@@ -131,9 +131,6 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         values = read_params(root / "params.yaml")
         params = parse_params(values)
         graph = Graph.load(root, values)
-        known = graph.items.get(name, {})
-        if known and item not in known:
-            raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
         entry = graph.item(name, item)
         chain, dvc = starters()
         with logging_redirect_tqdm([logger]), single_instance(root, entry.label), exit_with(chain):
@@ -159,7 +156,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 yield workspace
                 if _recorded_by_dvc(root, entry, read_yaml(root / "params.yaml")) != before:
                     what = f"parameters or code of {entry.label} changed while it ran, so its result is not recorded"
-                    raise UserError(f"{what}. Run it again; a training continues if the change is undone first.")
+                    advice = "A training continues from its checkpoint only if you undo the change first."
+                    raise UserError(f"{what}. Run it again. {advice}")
             except BaseException as error:
                 killed = isinstance(error, (KeyboardInterrupt, SystemExit))
                 workspace.conclude(error="stopped" if killed else f"{type(error).__name__}: {error}")
@@ -170,7 +168,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     except UserError as error:
         _exit(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _exit("stopped by the user; a training that is run again continues from its last checkpoint", 130)
+        _exit("stopped by the user. Run a training again to continue from its last checkpoint", 130)
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise

@@ -88,7 +88,7 @@ def test_settings_follow_what_an_item_reads() -> None:
 
 def test_an_unknown_item_or_parameter_is_named() -> None:
     graph, _ = graph_of("quick")
-    with pytest.raises(UserError, match="no stage train@nobody"):
+    with pytest.raises(UserError, match="train has no 'nobody'"):
         graph.item("train", "nobody")
     with pytest.raises(UserError, match=r"uses \$\{runs\}, which is not in params.yaml"):
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
