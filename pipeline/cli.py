@@ -94,7 +94,8 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="profile to read in revisions and `.`; default: the last one's current profile")
+        str | None,
+        typer.Option(help="profile to read in revisions and `.`; default: the one current in the last of them"),
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -224,12 +225,13 @@ def check() -> None:
     made = {each.path.split("/")[1] for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     if made - {params.profile}:
         raise ParamsError(
-            f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "
-            "make a profile of your own as docs/profiles.md says"
+            f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(sorted(made))}: correct the "
+            "name, or make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge another (<<: *name) repeat its values, so edits to the other do")
-        print("not change them. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
+        print("`dvc exp run -S` has rewritten params.yaml: sections with `<<: *name` now also list the values of the")
+        print("section that they merge. An edit of that section no longer reaches them. With --temp, DVC leaves the")
+        print("file alone.")
     try:
         choose_device(params.device)
         if params.own_images:

@@ -13,8 +13,8 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 COPIES = 3
 """Copies of the pixels during training: the data set, its parts (training, test, ...), and the parts on the device."""
 
-WEIGHT_COPIES = 4
-"""Memory for training, as a multiple of the weights' size: the weights, their gradients and Adam's two moments."""
+WEIGHT_COPIES = 6
+"""Copies of the weights during training: trained, evaluated and best weights, gradients, and Adam's two moments."""
 
 
 def available_bytes() -> int:

@@ -155,7 +155,7 @@ def test_check_names_a_params_file_whose_merges_do_nothing(
     assert capsys.readouterr().out == ""
     apply_overrides(root / "params.yaml", ["device=cpu"])
     assert pipeline(monkeypatch, "check") == 0
-    assert "with --temp, the file stays as it is" in capsys.readouterr().out
+    assert "With --temp, DVC leaves" in capsys.readouterr().out
 
 
 def test_check_names_what_does_not_fit(
@@ -265,6 +265,6 @@ def test_check_refuses_models_that_cannot_be_built_or_do_not_fit_into_memory(
     values["runs"][run]["model"][name] = value
     (root / "params.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     (root / "dvc.lock").unlink()
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000_000)
     assert pipeline(monkeypatch, "check") == 2
     assert told in capsys.readouterr().err
