@@ -78,25 +78,25 @@ def _disk(root: Path) -> str:
     free = shutil.disk_usage(root).free / 2**30
     found = f"{free:.0f} GiB free in {root}"
     if free < NEEDED_GIB:
-        raise UserError(f"{found}: {NEEDED_GIB:g} GiB are needed for data and models")
+        raise UserError(f"{found}: free some space: data and models need {NEEDED_GIB:g} GiB")
     return found
 
 
 def _downloads(root: Path) -> str:
-    """Check `CAPSULES_MIRROR`. If it is not set, check that servers have all missing raw data, and that one answers."""
-    from pipeline.data.sources import SOURCES, local_path
+    """Check the mirror. If it is not set, check that servers have all missing raw data, and that one answers."""
+    from pipeline.data.sources import MIRROR_VARIABLE, SOURCES, local_path
     from pipeline.params import load_params
 
-    address = os.environ.get("CAPSULES_MIRROR", "")
+    address = os.environ.get(MIRROR_VARIABLE, "")
     if address and (folder := local_path(address)):
         if not folder.is_dir():
-            raise UserError(f"CAPSULES_MIRROR names a folder that does not exist: {address}")
+            raise UserError(f"{MIRROR_VARIABLE} names a folder that does not exist, {address}: correct it, or unset it")
         return f"mirror {address}"
     for name in () if address else load_params(root / "params.yaml").sources:
         if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
             continue
         if not SOURCES[name].mirrors:
-            advice = "set CAPSULES_MIRROR to a copy of it, or use other data (docs/data.md)"
+            advice = f"set {MIRROR_VARIABLE} to a copy of it, or use other data (docs/data.md)"
             raise UserError(f"{name} is on no public server: {advice}")
         address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
@@ -106,7 +106,7 @@ def _downloads(root: Path) -> str:
     try:
         requests.head(address, timeout=5.0, allow_redirects=True)
     except requests.RequestException:
-        advice = "missing data cannot be downloaded; set CAPSULES_MIRROR to a local folder or another URL"
+        advice = f"missing data cannot be downloaded; set {MIRROR_VARIABLE} to a local folder or another URL"
         raise UserError(f"no answer from {address}: {advice}") from None
     return f"{address} answers"
 

@@ -112,6 +112,8 @@ def build() -> list[Path]:
     """Compile missing kernels. Returns the paths of all libraries. `UserError` if a compiler is missing or fails."""
     program = compiler()
     if program is None:
+        if chosen := os.environ.get("CXX"):
+            raise UserError(f"CXX is {chosen}, which is no program here: correct it, or unset it")
         raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
     missing = [each for each in wanted if not each[1].exists()]

@@ -26,7 +26,7 @@ def single_instance(root: Path, label: str) -> Iterator[None]:
         number = ""
         with suppress(OSError):
             number = holder.read_text(errors="replace")
-        raise UserError(f"{label} is already running (process {number or 'unknown'}): this one stops") from None
+        raise UserError(f"{label} is already running (process {number or 'unknown'}): wait, or stop it") from None
     with suppress(OSError):  # on a full disk, the lock works, but the file has no id
         holder.write_text(str(os.getpid()))
     try:

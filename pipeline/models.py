@@ -83,7 +83,8 @@ def load_trained(folder: Path) -> TrainedRun:
         ) from None
     # ValueError: damaged JSON, or settings that are unknown to this version of the code
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
+        what = f"{folder / SUMMARY} is damaged, or of another version of the code"
+        raise UserError(f"{what}: `dvc pull` it again, or use that version. {error}") from None
     return TrainedRun(name, settings, size, load_run(build_model, folder, name, settings, size, torch.device("cpu")))
 
 

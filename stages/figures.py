@@ -22,6 +22,7 @@ def main() -> None:
         print(f"{len(drawn)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         if results.missing:
             print(f"not drawn, as their arrays or tables are missing: {', '.join(results.missing)}")
+            print("Get the missing results by `dvc pull`, or make them by `dvc repro`.")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
             refused[output] = str(error)
             continue
         if (largest := max(path.stat().st_size for path in files)) > LARGEST_FILE:
-            refused[output] = f"a file of {largest / 1e6:.1f} MB, at most {LARGEST_FILE / 1e6:.0f} are allowed"
+            refused[output] = f"it has a file of {largest / 1e6:.2f} MB (limit: {LARGEST_FILE / 1e6:.0f} MB)"
         else:
             kept.update(files)
     for path in _files(root):
@@ -160,18 +160,17 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
     claims = read_json(scorecard) if scorecard.exists() else []
     folder = FileSystemLoader(Path(__file__).parent)
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    for output, size in sizes.items():
+    for output in (each for each in sizes if each.path.startswith(_MODELS)):
         run = output.path.removeprefix(_MODELS)
         trained, evaluated = (results.numbers(stage, run) for stage in ("train", "evaluate"))
-        if not output.path.startswith(_MODELS) or trained is None:
-            continue
+        assert trained is not None  # the training is recorded
         measured = json.loads((evaluated or trained).path.read_text(encoding="utf-8"))
         rows = [row for row in claims if f"train/{run}" in row["provenance"].get("items", [])]
         record = trained.records[-1]
         settings = record["settings"]["runs"][run]
         text = templates.get_template("card.md.j2").render(
             run=run,
-            size=size,
+            size=sizes[output],
             description=SYSTEMS[settings["variant"]].description,
             image_size=params.datasets[settings["dataset"]].canvas,
             pictures=pictures_of_an_image(params.runs[run].channels),
@@ -220,5 +219,6 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
     except Exception as error:  # every kind of remote has exceptions of its own
         raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
     if result.failed:
-        raise UserError(f"{len(result.failed)} files could not be pushed")
+        where, advice = f"the remote {remote or '(default)'}", "check its space and permissions, and call share again"
+        raise UserError(f"{len(result.failed)} files could not be pushed to {where}: {advice}")
     return len(entries), len(result.transferred)

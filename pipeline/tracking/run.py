@@ -54,7 +54,8 @@ class Store:
         that does not answer within a few seconds.
         """
         if "://" not in self.uri or self.uri.startswith("file:"):
-            raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
+            advice = "Set it to a server (http://...) or a database (sqlite:///...)."
+            raise UserError(f"MLFLOW_TRACKING_URI is {self.uri}: MLflow 3 cannot keep runs in a folder. {advice}")
         if self.database and self.database.exists():
             try:
                 with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self.database)) as opened:

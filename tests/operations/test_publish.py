@@ -88,7 +88,7 @@ def test_large_files_are_left_out_and_too_much_in_all_is_refused(clone: Clone, m
         file.write("  c: {cmd: 'mkdir models/c && yes | head -c 20001000 > models/c/seed-0', outs: [models/c]}\n")
     clone.run("dvc", "repro", "-q", "c")
     *_, c = outputs(clone.folder / "dvc.lock")
-    assert push(clone.folder, [a, b, c], [a, b, c]) == {c: "a file of 20.0 MB, at most 20 are allowed"}
+    assert push(clone.folder, [a, b, c], [a, b, c]) == {c: "it has a file of 20.00 MB (limit: 20 MB)"}
     monkeypatch.setattr(publishing, "LARGEST_TOTAL", 100)
     with pytest.raises(UserError, match="git clean -fd published"):
         push(clone.folder, [a, b], [a, b])
