@@ -50,8 +50,8 @@ class Context:
         entry: the item in `dvc.yaml`.
         item, label: the item's name, and its name in DVC and in progress bars, such as `attack@smallnorb`.
         settings: the item's entry in `params.yaml`, or the section that all items share; None if there is neither.
-        checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
-            the repository, `root` is the copy, and this folder is in the original.
+        checkpoints: the folder of checkpoints of trainings. If DVC runs an experiment in a temporary copy of the
+            repository, `root` is the copy, and this folder is in the original.
         opened: data sets that were opened or generated, by name.
         seeds: seeds of the first run that was trained or loaded, one per replica.
         epochs: number of epochs of each training, averaged over its replicas.
@@ -170,8 +170,8 @@ class Context:
             name: name of the training in the study, and prefix of the names of its metrics; None if the item has no
                 other training.
             dataset: training data; by default, the run's data set. A checkpoint made with other images is not used.
-            key: key of the training's settings in the result; by default, `name`. Without `key` and `name`,
-                settings are not recorded, because the result of the stage `train` has the run's settings anyway.
+            key: key of the training's settings in the result; by default, `name`. With neither, as in the
+                stage `train`, settings are not recorded: its result has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:

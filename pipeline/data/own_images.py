@@ -35,9 +35,9 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
     Returns the `Part`s of a folder, and an empty list for an npz.
 
     Raises `UserError` if the path is missing or does not fit `params.format`, if the class folders are not those of
-    `params.classes`, if a class has no images, if an image is outside of a class folder, or if something in a class
-    folder has none of the `SUFFIXES`. Raises it also for unreadable folders and, in folders, for links (DVC does not
-    see changes of their targets), pipes and devices (DVC would wait for them forever), and names that are not UTF-8.
+    `params.classes`, if a class has no images, if an image is outside of a class folder, or if something visible in
+    a class folder has none of the `SUFFIXES`. Raises it also if a folder is unreadable or contains a link (DVC does not
+    see changes of its target), a pipe or device (DVC would wait forever), or a name that is not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -238,5 +238,5 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
-        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (needs 1 of {SMALLEST}x{SMALLEST})")
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (minimum 1 of {SMALLEST}x{SMALLEST})")
     return images

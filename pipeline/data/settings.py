@@ -126,9 +126,9 @@ class HoldoutParams(Section):
     value: int = Field(
         ge=0,
         le=360,
-        description="images of every class with this value of the factor are held out (instance: 4, 6, 7, 8 or 9; "
-        "azimuth and elevation: in degrees; lighting: 0 to 5)",
+        description="images with this value of the factor are held out (instance: one of the training part; azimuth "
+        "and elevation: in degrees; lighting: 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of the other images to leave out and test on after every epoch; 0: none"
+        ge=0, lt=1, description="share of images with other values to test on after every epoch, not to train on"
     )

@@ -22,8 +22,8 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     """Matrices that give real and imaginary parts of the Fourier transform of `n x n` real points at `f` frequencies.
 
     Returns:
-        for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`. Products of inverse
-        and a transform, summed over frequencies and both parts, are the first `outputs x outputs` points.
+        for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`. A transform times
+        inverse, summed over frequencies and parts, gives back its first `outputs x outputs` points.
     """
     half = [(i, j) for i in range(n) for j in range(n // 2 + 1) if 0 < 2 * j < n or 2 * i <= n]
     frequencies = torch.tensor(half, dtype=torch.float64)
@@ -31,7 +31,7 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Numbers near 1e-17 become 0. Products with them are denormal and slow: a quarter of a training step's time.
+        # Numbers near 1e-17 become 0: denormal products with them would take a quarter of a training step's time.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
     counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2 if the complex conjugate is left out

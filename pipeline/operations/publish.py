@@ -49,8 +49,8 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy to the remote the outputs of the current profile in the state "recorded" (`freshness.STATES`), even if code
-    has changed since. Write a card for each published run, and the list of cards. Returns the size of each
+    """Copy to the remote the current profile's models and arrays in the state "recorded" (`freshness.STATES`; changed
+    code is ignored). Write a card for each published run, and the list of cards. Returns the size of each
     published output in bytes, and the reason for each output that is left out or removed. Raises `UserError` if there
     are uncommitted changes, the profile is not for publication, the remote becomes too large, or DVC reports an error.
     """
@@ -61,7 +61,7 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # any committed file with the same content will do: switching profiles moves files
+    for file in FILES:  # its content may be committed at another path: switching profiles moves it
         if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
             changed += f" M {file}\n"
     if changed:
@@ -84,8 +84,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted`. Remove from the remote all but those outputs of `locked` that are complete and have no
-    file above `LARGEST_FILE`. Returns a reason for each output of `wanted` that is not on the remote afterwards, and
+    """Push the outputs `wanted`. On the remote, keep only outputs of `locked` that are complete and have no file
+    above `LARGEST_FILE`. Returns a reason for each output of `wanted` that is not on the remote afterwards, and
     for each removed output of `locked`. Raises `UserError` if the remote is now too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
