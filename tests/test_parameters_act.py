@@ -178,8 +178,8 @@ GENERATIVE = {
     [
         ("matrix_capsules", MATRIX, {"activation": "mdl"}),
         ("matrix_capsules", MATRIX, {"activation": "mixing", "coordinate_addition": False, "competition": "position"}),
-        ("matrix_capsules", MATRIX, {"activation": "bayes", "coordinate_unit": "floor_sd"}),
-        ("matrix_capsules", MATRIX, {"activation": "bayes", "loss": "margin"}),
+        ("matrix_capsules", MATRIX, {"activation": "bayes", "saving": None, "coordinate_unit": "floor_sd"}),
+        ("matrix_capsules", MATRIX, {"activation": "bayes", "saving": None, "loss": "margin"}),
         ("generative", GENERATIVE, {"early_coupling": 1.0}),
     ],
 )

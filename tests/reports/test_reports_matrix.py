@@ -143,7 +143,7 @@ def test_the_figure_has_its_words_and_its_film(results: Results) -> None:
     film = json.loads(drawing.film)
     assert film["values"] == [1, 2, 3, 4]
     assert film["notes"][0] == "equal shares"
-    assert film["notes"][2:] == ["after update 2, the network's last", "after update 3, beyond the network's"]
+    assert film["notes"][2:] == ["after update 2, the network's last", "after update 3, beyond the network's last"]
     assert film["classes"] == ["animal", "human", "airplane", "truck", "car"]
     assert [each["name"] for each in film["images"]] == ["human", "car, taken for airplane"]
     arrays = results.examples("routing", "matrix-toys", ["images", "parts", "shares", "activations"])

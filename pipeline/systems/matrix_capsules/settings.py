@@ -30,12 +30,14 @@ class BayesParams(Section):
 
 
 _ACTS_WITH = {
-    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature", "saving"),
+    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature"),
     ("mdl", "mixing"): ("damping", "damped_first", "variance_floor"),
-    ("mdl", "bayes"): ("beta_a_unit",),
+    ("mdl", "bayes"): ("beta_a_unit", "saving"),
     ("bayes",): ("bayes",),
 }
-"""Values of `activation`, and the settings that have no effect without them. `_needs` may exempt `variance_floor`."""
+"""Values of `activation`, and the settings that have no effect without them (with bayes, saving must be null). `_needs`
+may exempt `variance_floor`.
+"""
 
 
 class MatrixCapsulesModelParams(Section):

@@ -131,7 +131,9 @@ def test_the_margin_grows_with_the_epochs_and_is_full_in_validation() -> None:
 
 
 @pytest.mark.parametrize("loss", ["spread", "margin", "cross-entropy"])
-@pytest.mark.parametrize("changes", [{}, {"pose": "vector"}, {"activation": "mixing"}, {"activation": "bayes"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"pose": "vector"}, {"activation": "mixing"}, {"activation": "bayes", "saving": None}]
+)
 def test_every_parameter_gets_a_gradient(changes: dict[str, Any], loss: str) -> None:
     model = network(loss=loss, weight_decay=0.0, **changes)
     images, labels = torch.rand(8, 1, 10, 10), torch.arange(8) % 3
