@@ -284,7 +284,9 @@ GAUSS_NEWTON = GaussNewtonEngine(method="gauss-newton", restarts=0, steps=3, tol
 
 
 def inference(engine: Engine, where: Where) -> Timed:
-    """One evaluation by an optimiser of test-time inference. The study `optimise` counts evaluations per image."""
+    """One evaluation by an optimiser of test-time inference. The study `optimise` counts evaluations per image. The
+    last phase, which optimises objects alone and counts none, is left out.
+    """
     step = Step(paper_run(GenerativeRun, **GENERATIVE), 28, where.device, where.few(512))
     model = generative_model(step).eval().requires_grad_(False)
     with torch.no_grad():
@@ -292,7 +294,7 @@ def inference(engine: Engine, where: Where) -> Timed:
 
     def take(with_engine: Engine) -> Tensor:
         generator = torch.Generator(where.device).manual_seed(0)
-        return minimise_bound(model, step.images, states, with_engine, generator).evaluations.sum()
+        return minimise_bound(model, step.images, states, with_engine, generator, refine=False).evaluations.sum()
 
     count = float(take(engine))
     adam = Other(lambda: take(ADAM), "an evaluation of Adam, same rounds", count / float(take(ADAM)))
