@@ -54,8 +54,8 @@ def _kernels(_: Path) -> str:
     if len(compiled) == len(kernels.sources()):
         return f"{names}: compiled, {compiled[0].form}"
     # The check passes: without kernels, models are slower, but their results are right.
-    missing = "" if kernels.compiler() else "install a C++ compiler (Debian, Ubuntu: apt install g++), then run "
-    return f"{names}: slower PyTorch forms; {missing}python -m pipeline kernels"
+    advice = "" if kernels.compiler() else f"{kernels.compiler_advice()}; then "
+    return f"{names}: slower PyTorch forms; {advice}run python -m pipeline kernels"
 
 
 def _parameters(root: Path) -> str:

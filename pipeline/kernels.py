@@ -103,6 +103,13 @@ def compiler() -> str | None:
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
 
+def compiler_advice() -> str:
+    """Why `compiler` finds none, and what to do."""
+    if chosen := os.environ.get("CXX"):
+        return f"CXX is {chosen}, which is no program here: correct it, or unset it"
+    return "no C++ compiler was found (Debian, Ubuntu: apt install g++)"
+
+
 def folder() -> Path:
     """The folder of compiled kernels, in the Python environment."""
     return Path(sysconfig.get_path("platlib")) / "capsules_kernels"
@@ -112,9 +119,7 @@ def build() -> list[Path]:
     """Compile missing kernels. Returns the paths of all libraries. `UserError` if a compiler is missing or fails."""
     program = compiler()
     if program is None:
-        if chosen := os.environ.get("CXX"):
-            raise UserError(f"CXX is {chosen}, which is no program here: correct it, or unset it")
-        raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
+        raise UserError(compiler_advice())
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
     missing = [each for each in wanted if not each[1].exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

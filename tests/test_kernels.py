@@ -63,3 +63,6 @@ def test_without_a_compiler_the_message_says_what_to_install(project: Path, monk
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match=r"no C\+\+ compiler was found .*g\+\+"):
         kernels.build()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UserError, match="CXX is no-such-compiler"):
+        kernels.build()

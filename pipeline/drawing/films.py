@@ -98,6 +98,11 @@ class RoutingFilm:
     activations: NDArray[np.float32]
     spreads: NDArray[np.float32]
 
+    @property
+    def iterations(self) -> int:
+        """The number of iterations, T."""
+        return int(self.shares.shape[1])
+
     def name_of(self, image: int) -> str:
         """The name of an image's class. If the network predicts another class, the name of that class is added."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
@@ -121,7 +126,7 @@ class RoutingFilm:
     def to_json(self) -> str:
         """The film as JSON, with the activations of positions, and their shares in percent."""
         parts, shares = self.positions()
-        iterations = list(range(1, shares.shape[1] + 1))
+        iterations = list(range(1, self.iterations + 1))
         images = [
             {
                 "name": self.name_of(k),
@@ -153,7 +158,7 @@ def strip(film: RoutingFilm) -> Figure:
     """
     parts, shares = film.positions()
     rows = []
-    for k, t in product(range(len(film.images)), range(shares.shape[1])):
+    for k, t in product(range(len(film.images)), range(film.iterations)):
         maps = [_map(parts[k], each / shares.max(), n == film.labels[k]) for n, each in enumerate(shares[k, t])]
         image = Image.fromarray(film.images[k]).convert("RGB").resize(maps[0].shape[:2], Image.Resampling.NEAREST)
         most = int(film.activations[k, t].argmax())

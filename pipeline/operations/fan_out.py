@@ -130,15 +130,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
 
         if scheduler:
             client = Client(scheduler, timeout="10s")
-            names = ["dvc", "numpy", "torch"]
-            found: Any = client.get_versions(packages=names)  # with `check=True`, Dask would only warn
-            for worker, versions in found["workers"].items():
-                for name in names:
-                    both = (versions["packages"][name], found["client"]["packages"][name])
-                    there, here = (str(each).partition("+")[0] for each in both)  # builds may differ: +cpu, +cu130
-                    if there != here:
-                        advice = f"this machine has {here}: install the same version"
-                        raise UserError(f"the worker at {worker} has {name} {there}, but {advice}")
+            _check_versions(client)
             return client
         size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
         place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
@@ -150,6 +142,24 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
         return client
     except (ModuleNotFoundError, OSError, ValueError) as error:
         raise UserError(f"there are no workers: {error} (see docs/scaling.md)") from None
+
+
+def _check_versions(client: Client) -> None:
+    """`UserError` if a worker has another version of DVC, NumPy or PyTorch than this machine. Builds (+cpu, +cu130) may
+    differ.
+    """
+    names = ["dvc", "numpy", "torch"]
+    found: Any = client.get_versions(packages=names)  # with `check=True`, Dask would only warn
+
+    def versions(machine: Any) -> dict[str, str]:
+        return {name: str(machine["packages"][name]).partition("+")[0] for name in names}
+
+    here = versions(found["client"])
+    for worker, machine in found["workers"].items():
+        for name, there in versions(machine).items():
+            if there != here[name]:
+                advice = f"this machine has {here[name]}: install the same version"
+                raise UserError(f"the worker at {worker} has {name} {there}, but {advice}")
 
 
 def _submit(client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any]) -> dict[str, Future]:

@@ -160,7 +160,9 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
     claims = read_json(scorecard) if scorecard.exists() else []
     folder = FileSystemLoader(Path(__file__).parent)
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    for output in (each for each in sizes if each.path.startswith(_MODELS)):
+    for output, size in sizes.items():
+        if not output.path.startswith(_MODELS):
+            continue
         run = output.path.removeprefix(_MODELS)
         trained, evaluated = (results.numbers(stage, run) for stage in ("train", "evaluate"))
         assert trained is not None  # the training is recorded
@@ -170,7 +172,7 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
         settings = record["settings"]["runs"][run]
         text = templates.get_template("card.md.j2").render(
             run=run,
-            size=sizes[output],
+            size=size,
             description=SYSTEMS[settings["variant"]].description,
             image_size=params.datasets[settings["dataset"]].canvas,
             pictures=pictures_of_an_image(params.runs[run].channels),

@@ -42,6 +42,7 @@ mark's shape and the word next to it make the verdict clear without colour.
 QUICK, PAPER = "quick", "paper"
 """The default profile and the profile with the documents' data. The page of any profile shows the numbers of both."""
 CHANGES = {
+    "not run": "",
     "budget": "with a longer training in params.yaml",
     "noise": "with more seeds or test images in params.yaml",
     "data": "with the document's data",
@@ -209,7 +210,7 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
     """How to test a claim: advice, with the time that the items took, and a shell command. `kind` is the kind in the
     row's `why`. `paper` is the claim's row in profile paper. If the claim was run there, the advice names that profile.
     """
-    change, switch = CHANGES.get(kind, ""), ""
+    change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
         row, change = paper, f"in profile {PAPER}, verdict there: {paper['verdict']}"
         switch = f"{_switch(PAPER)} && "

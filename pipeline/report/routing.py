@@ -54,7 +54,7 @@ def draw(results: Results) -> Iterator[Drawing]:
             "later iteration follows an update of the shares. Share of all assignments that moves to another class: "
             f"{words}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
-            f"{film.shares.shape[1]} iterations.",
+            f"{film.iterations} iterations.",
             numbers.records,
             partial(strip, film),
             document=SYSTEMS[numbers.run(run).variant].document,

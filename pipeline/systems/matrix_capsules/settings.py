@@ -32,7 +32,7 @@ class BayesParams(Section):
 _ACTS_WITH = {
     ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature"),
     ("mdl", "mixing"): ("damping", "damped_first", "variance_floor"),
-    ("mdl", "bayes"): ("beta_a_unit", "saving"),
+    ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
 """Values of `activation`, and the settings that have no effect without them (with bayes, saving must be null). `_needs`
