@@ -8,8 +8,9 @@ from pathlib import Path
 def git_state(root: Path) -> tuple[str, bool]:
     """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) are ignored.
 
-    The environment variable `CAPSULES_COMMIT`, in the form of `git describe --always --dirty`, is used in place of Git.
-    Returns ("unknown", True) if Git fails, there is no commit, or `root` is not the top folder of a repository.
+    If the environment variable `CAPSULES_COMMIT` is set, its value is used, and Git is not called. The value has the
+    form of `git describe --always --dirty`. Returns ("unknown", True) if Git fails, if there is no commit, or if `root`
+    is not the top folder of a repository.
     """
     if named := os.environ.get("CAPSULES_COMMIT"):
         return named.removesuffix("-dirty"), named.endswith("-dirty")

@@ -1,6 +1,6 @@
 """The context, a study's only argument. It has settings, opens data sets and trained models, and trains models.
 
-The data sets and trainings that a study uses are recorded for the provenance of its result.
+The context records which data sets and trainings a study uses, for the provenance of the result.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class Opened(NamedTuple):
 
 @dataclass(kw_only=True)
 class Context:
-    """What one item of a stage (usually a study or a training) is given, and what it has used so far.
+    """The inputs of one item of a stage (usually a study or a training), and what the item has used so far.
 
     Attributes:
         entry: the item in `dvc.yaml`.
-        item, label: the item's name, and its name in DVC and in progress bars, such as `attack@smallnorb`.
+        item, label: the item's name, such as `smallnorb`, and its name in DVC and in progress bars, such as
+            `attack@smallnorb`.
         settings: the item's entry in `params.yaml`, or the section that all items share; None if there is neither.
         checkpoints: the folder of checkpoints of trainings. If DVC runs an experiment in a temporary copy of the
-            repository, `root` is the copy, and this folder is in the original.
+            repository, `root` is the copy, and the checkpoints are in the original repository.
         opened: data sets that were opened or generated, by name.
         seeds: seeds of the first run that was trained or loaded, one per replica.
         epochs: number of epochs of each training, averaged over its replicas.
@@ -170,9 +171,9 @@ class Context:
             name: name of the training in the study, and prefix of the names of its metrics; None if the item has no
                 other training.
             dataset: training data; by default, the run's data set. A checkpoint made with other images is not used.
-            key: key of the training's settings in the result; by default, `name`. With neither, as in the
-                stage `train`, settings are not recorded: its result has the run's settings anyway.
-            start, frozen, watched: as for `train_run`, whose docstring lists the errors.
+            key: key of the training's settings in the result; by default, `name`. If both are missing, the settings are
+                not recorded. This is so in the stage `train`, whose result has the run's settings anyway.
+            start, frozen, watched: as for `train_run`. Its docstring also lists the errors that are raised.
 
         Returns:
             The result of the training, and the trained models, one per replica.

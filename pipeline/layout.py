@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pipeline.tracking import Store
 
 JOURNALS = ".tracking"
-"""The folder of journals. A journal has the events of a tracked run, and is kept after MLflow has received them."""
+"""The folder of journals. A journal records the events of a tracked run. It is kept after MLflow has received them."""
 CHECKPOINTS = ".cache/resume"
-"""The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete these folders."""
+"""The folder of checkpoints, with a folder for each replica of a training. DVC does not delete them."""
 
 
 def find_root() -> Path:
@@ -28,7 +28,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """MLflow's store: at `MLFLOW_TRACKING_URI` if this is set, else in the user's clone `home`. The result is None if
+    """The store of MLflow: at `MLFLOW_TRACKING_URI` if this is set, else in the user's clone `home`. None if
     `CAPSULES_MLFLOW` is off. Raises `UserError` if `CAPSULES_MLFLOW` is neither on nor off.
     """
     from pipeline.tracking import Store
@@ -65,7 +65,7 @@ class Layout:
     Attributes:
         arrays_folder: arrays of results, which DVC caches. The files in `reports_folder` are in Git.
         records_folder: results with their settings (`<stage>/<item>.json`) and their tables (`<stage>/<item>.csv`).
-        noise_path: how far the scorecard's numbers differ between machines, written by `compare --noise`.
+        noise_path: the differences of the scorecard's numbers between machines, written by `compare --noise`.
     """
 
     root: Path

@@ -9,12 +9,12 @@ from filelock import FileLock
 
 from pipeline.errors import UserError
 
-LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock, so a stage that starts meanwhile waits and does not fail
+LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock: a stage that starts in this time waits, and does not fail
 
 
 @contextmanager
 def single_instance(root: Path, label: str) -> Iterator[None]:
-    """Hold the lock of `label` (see `lock_path`) during the block. The lock is also released if the process is killed.
+    """Hold the lock of `label` (see `lock_path`) during a `with` block. It is also released if the process is killed.
     Raises `UserError` if another process has the lock. A file next to the lock has the id of the process that holds the
     lock. The error message names this process.
     """
@@ -50,5 +50,5 @@ def is_running(root: Path, label: str) -> bool:
             return False
     except TimeoutError:
         return True
-    except OSError:  # another user's lock, or a read-only disk: the command `status` goes on
+    except OSError:  # another user's lock, or a read-only disk; this must not stop the command `status`
         return False

@@ -33,6 +33,6 @@ def readable(count: float) -> str:
 
 
 def check_fits(needed: int, what: str, advice: str) -> None:
-    """UserError if fewer than `needed` bytes are free. The message begins with `what` and ends with `advice`."""
+    """Raise `UserError` if fewer than `needed` bytes are free. The message has `what` first and `advice` last."""
     if needed > (free := available_bytes()):
         raise UserError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")

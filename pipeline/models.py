@@ -1,4 +1,4 @@
-"""Trained models for use outside the pipeline: from a folder of weights to predictions."""
+"""Loads trained models and images, and computes predictions and features, for use outside the pipeline."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ from pipeline.learning.settings import CropParams
 from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
-_AT_ONCE = 250  # images in a batch: matrix capsules need about a megabyte of memory per image
+_AT_ONCE = 250  # images in a batch; it is limited because matrix capsules need about 1 MB of memory per image
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The models of a trained run, one per seed, ready for evaluation on the CPU, and the settings of their training.
+    """The models of a trained run (one per seed, on the CPU, in evaluation mode) and the settings of their training.
     `image_size` is the side of the images in pixels, before any crop.
     """
 
@@ -38,7 +38,9 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Mean scores over seeds, `[N, classes]`, of images `[N, C, S, S]` in [0, 1]. UserError if not a classifier."""
+        """Class scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], averaged over seeds.
+        Raises `UserError` if the run is not a classifier.
+        """
         scores = [[self._scores(model, batch) for model in self.models] for batch in self._batches(images)]
         return torch.cat([torch.stack(each).mean(0) for each in scores])
 
@@ -51,7 +53,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """For each seed, a (possibly empty) dict of features `[N, d]` by name, for images `[N, C, S, S]` in [0, 1]."""
+        """Features `[N, d]` by name, of images `[N, C, S, S]` in [0, 1]: for each seed a dict, which may be empty."""
         found = []
         for model in self.models:
             batches = [model.features(batch) for batch in self._batches(images)]
@@ -59,16 +61,16 @@ class TrainedRun:
         return found
 
     def _batches(self, images: Tensor) -> Iterator[Tensor]:
-        """Batches of the models' inputs: the images, or their central crops if the models are trained on crops."""
+        """Yield the images in batches, cropped to their centre if the models were trained on crops."""
         augmentation = self.settings.augmentation
         for batch in images.split(_AT_ONCE):
             yield centre_crop(batch, augmentation.crop) if isinstance(augmentation, CropParams) else batch
 
 
 def load_trained(folder: Path) -> TrainedRun:
-    """Load the models in `folder`, which is `models/<run>`, with their recorded settings. The current profile does not
-    matter. Raises `UserError` if `folder` has no trained run, the run's settings are unknown to this version of the
-    code, or weights are missing or damaged.
+    """Load the models of a run from `folder`, such as `models/vae-digits`. The run's settings are read from the folder,
+    so the current profile has no influence. Raises `UserError` if `folder` has no trained run, if the settings are not
+    valid in this version of the code, or if weights are missing or damaged.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -81,7 +83,7 @@ def load_trained(folder: Path) -> TrainedRun:
         raise UserError(
             f"{folder} has no trained run: run `{command}` in a profile that has it (`python -m pipeline profile`)"
         ) from None
-    # ValueError: damaged JSON, or settings that are unknown to this version of the code
+    # ValueError: the JSON is damaged, or the settings are not valid in this version of the code
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"{folder / SUMMARY} is damaged, or of another version of the code"
         raise UserError(f"{what}: `dvc pull` it again, or use that version. {error}") from None
@@ -89,11 +91,12 @@ def load_trained(folder: Path) -> TrainedRun:
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
-    """Read images `[N, channels, size, size]` in [0, 1]. Channels: one (grey), two (stereo pairs) or three (colour).
+    """Read images as `[N, channels, size, size]` in [0, 1]. `channels` is 1 (grey), 2 (stereo pairs) or 3 (colour).
 
     `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files. A colour
-    image is one file. Any other image is one grey file for each channel, in order. Pictures must be square and framed
-    like the training images. They are resized. Raises `UserError` if a file cannot be read or is not as described.
+    image is one file. Any other image is one grey file per channel, in the order of the channels. Pictures must be
+    square. An object must have the same relative size and place in a picture as in the training images. Pictures are
+    resized to `size`. Raises `UserError` if a file cannot be read or is not as described here.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
@@ -104,7 +107,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
 
 
 def pictures_of_an_image(channels: int) -> int:
-    """Number of picture files per image: one for a colour image, else one per channel."""
+    """Number of picture files per image: one for a colour image, otherwise one per channel."""
     return 1 if channels == 3 else channels
 
 
@@ -118,7 +121,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
-    """Read a picture as `[channels, size, size]` in [0, 1], turned by its EXIF data, with black where transparent."""
+    """Read a picture as `[channels, size, size]` in [0, 1], turned by its EXIF data. Transparent areas are black."""
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:

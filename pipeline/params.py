@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (place, settings) of a study's entries and, if `in_sets`, of its sets. ValueError if names repeat."""
+        """Yield (place, settings) of a study's entries and, if `in_sets`, of its sets. `ValueError` if names repeat."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -61,7 +61,7 @@ class CheckedParams(SharedParams):
                 yield f"{kind}_sets.{name}.studies.{study}", settings
 
     def _check_evidence(self) -> None:
-        """ValueError if evidence has an unknown role, or names an item that does not exist or has the wrong kind."""
+        """Raise `ValueError` if evidence has an unknown role, or an item that does not exist or has the wrong kind."""
         for role in roles_in(self.evidence):
             fitting = [name for name, kind in self._kinds(role.section).items() if role.kind in ("", kind)]
             if role.item not in fitting:
@@ -87,8 +87,8 @@ class CheckedParams(SharedParams):
         return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
-        """ValueError if own images have a published source's name, or if a data set has an unknown source, a canvas
-        smaller than the images, more images than the source, or fewer training or test images than classes.
+        """Raise `ValueError` if own images have a published source's name, or if a data set has an unknown source, a
+        canvas smaller than the images, more images than the source, or fewer training or test images than classes.
         """
         for name in self.own_images:
             if name in get_args(SourceName):
@@ -109,7 +109,7 @@ class CheckedParams(SharedParams):
             dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST is not among the sources, or if it would test a model that is not trained on MNIST."""
+        """Raise `ValueError` if affNIST is not among the sources, or would test a model not trained on MNIST."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
         if "affnist" not in self.sources:
@@ -140,20 +140,22 @@ else:
 
 
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
-"""Index of the tag in pydantic's `loc` of an error, by section. A tag is the value that chose the class of settings."""
+"""Index of the tag in an error's `loc`, by section. The tag is the value that selects the class of settings."""
 
 
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as in the file, the problem, and the value found."""
     place = error["loc"]
-    # `loc` is, for example, (runs, <name>, generative, training, ...). The tag `generative` is no key in the file.
+    # `loc` is, for example, (runs, <name>, generative, training, ...). The tag `generative` is not a key in the file.
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
     where = ".".join(map(str, (*place[:tag], *place[tag + 1 :])))
     return f"{where}: {message_of(error)}" if where else message_of(error)
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """The typed form of a params file. `ParamsError` names all wrong fields, or else one conflict between sections."""
+    """Check the content of a params file, and convert it to its typed form. Raises `ParamsError`, which names all wrong
+    fields or, if there are none, one conflict between sections.
+    """
     try:
         return Params.model_validate(values)
     except ValidationError as error:

@@ -22,7 +22,7 @@ FILES = (LOCK, PARAMS)
 
 
 class Profile(NamedTuple):
-    """A profile. `about`: the comment in line 1 of its `params.yaml`. `has_lock`: whether it has a `dvc.lock`."""
+    """A profile. `about` is the comment in line 1 of its `params.yaml`, `has_lock` whether it has a `dvc.lock`."""
 
     name: str
     about: str
@@ -39,7 +39,7 @@ class Profiles:
     def current(self) -> str:
         """The profile that `params.yaml` belongs to. Raises `UserError` if the file names no profile."""
         name = _load(self.root / PARAMS).get("profile")
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it is also a folder's name
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # a folder has this name, too
             raise UserError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
         return name
 
@@ -61,7 +61,7 @@ class Profiles:
     def switch(self, name: str) -> bool:
         """Make `name` the current profile. Returns False if it was already the current one, else True.
 
-        The current files are copied to `profiles/<current>/`. Then the files of `name` replace them, each in one step.
+        The current files are copied to `profiles/<current>/`. Then the files of `name` replace them, each atomically.
         Raises `UserError`, before any current file changes, if there is no profile `name`, if its parameters name
         another profile, if `profiles/<current>/` has a different version of a current file, or if a copy fails.
         """
@@ -107,7 +107,7 @@ def _read(path: Path) -> bytes | None:
 def merges_written_out(path: Path) -> bool:
     """Whether every section of a params file that merges another one (`<<: *name`) also sets all keys of the other.
 
-    `dvc exp run -S` writes such files. In them, an edit to the merged section no longer reaches those that merge it.
+    `dvc exp run -S` writes such files. In them, an edit of the merged section no longer changes sections that merge it.
     """
     text, mark = path.read_text(encoding="utf-8"), "<<not merged"
     whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))

@@ -17,14 +17,15 @@ Name = Annotated[
 ]
 
 Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
-"""Seed of a random number generator. Replicas add 1, 2, ... to it. Sums must stay below 2^32, scikit-learn's limit."""
+"""Seed of a random number generator. Replicas use seed, seed + 1, ... All must be below 2^32, scikit-learn's limit."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that was added after some results were made. They were made as if it had the value
-    `default`. Records leave out a setting with this value, so these results still have the profile's settings.
+    """A pydantic field for a setting that was added after some results were made. The code that made them did what
+    the present code does with the value `default`. Records leave out a setting with this value, so that these results
+    do not become stale.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 
@@ -49,7 +50,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple
 
 
 def check_once(values: list[Any]) -> list[Any]:
-    """Return the values unchanged. ValueError if a value occurs twice."""
+    """Return the values unchanged. Raises `ValueError` if a value occurs twice."""
     for value in values:
         if values.count(value) > 1:
             raise ValueError(f"{value!r} is listed twice")
@@ -57,7 +58,7 @@ def check_once(values: list[Any]) -> list[Any]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two are equal to six digits, as in names of results."""
+    """Return the angles unchanged. Raises `ValueError` if two agree in six digits, as many as names of results have."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

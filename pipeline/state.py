@@ -29,8 +29,8 @@ class Output(NamedTuple):
 
 
 def outputs(lock: Path, kind: str = "outs") -> list[Output]:
-    """The outputs in a `dvc.lock`, in its order; empty without the file. With the `kind` "deps", the dependencies that
-    are files or folders. `UserError` if the file cannot be read.
+    """The outputs in a `dvc.lock`, in the order of the file. If `kind` is "deps", the dependencies that are files or
+    folders. Empty if there is no `dvc.lock`. Raises `UserError` if it cannot be read.
     """
     try:
         content = read_yaml(lock) if lock.exists() else {"stages": {}}
@@ -45,7 +45,7 @@ def outputs(lock: Path, kind: str = "outs") -> list[Output]:
 
 
 def changed_code(root: Path, lock: Path) -> dict[str, list[tuple[str, str, str]]]:
-    """(path, short hash in `dvc.lock`, short hash now) of each changed file or folder of code, by the item's label."""
+    """Each item's changed files and folders of code, by label: (path, short hash in `dvc.lock`, short hash now)."""
     changed: dict[str, list[tuple[str, str, str]]] = {}
     now = functools.cache(lambda path: md5(root / path) or "no file")
     for each in outputs(lock, "deps"):

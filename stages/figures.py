@@ -17,7 +17,7 @@ def main() -> None:
         for path, earlier in drawn.items():
             workspace.run.log_artifact(path, "figures")
             workspace.run.log_artifact(path, "figures", of_group=True)
-            for run in earlier:  # the runs whose results the figure shows
+            for run in earlier:  # the tracked runs whose results the figure shows
                 workspace.run.log_artifact(path, "figures", of_run=run)
         print(f"{len(drawn)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         if results.missing:

@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main(name: str) -> None:
-    """Read the images of NAME, an entry of `own_images` in params.yaml, and resize them."""
+    """Read and resize the images of NAME, an entry of `own_images` in params.yaml."""
     with stage("own_images", name) as workspace:
         from pipeline.data.datasets import OWN_IMAGES, save_dataset
         from pipeline.data.own_images import read

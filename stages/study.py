@@ -1,4 +1,4 @@
-"""Run a study of `pipeline/studies` or of a system's package. It uses trained models, or trains its own models."""
+"""Run a study of `pipeline/studies` or of a system's package. A study uses trained models, or trains its own."""
 
 import typer
 

@@ -7,7 +7,7 @@ from stages.workspace import stage
 
 
 def main() -> None:
-    """Write the results of the executed stages of the current profile, next to the documents' numbers."""
+    """Write the results of the current profile's executed stages next to the documents' numbers."""
     with stage("tables") as workspace:
         from pipeline import report
         from pipeline.files import read_yaml, write_json, write_text
@@ -33,7 +33,7 @@ def main() -> None:
         index = workspace.reports_folder / "index.html"
         write_json(workspace.scorecard_path, rows)
         write_text(index, page)
-        workspace.tables_folder.mkdir(parents=True, exist_ok=True)  # DVC needs this folder also without results
+        workspace.tables_folder.mkdir(parents=True, exist_ok=True)  # DVC needs this folder, even if it is empty
         for table in tables:
             write_text(path := workspace.tables_folder / f"{table.name}.csv", table.to_csv())
             workspace.run.log_artifact(path, "tables")

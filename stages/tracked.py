@@ -21,14 +21,14 @@ from pipeline.studies import file_of
 from pipeline.tracking import TrackedRun
 
 NOTE = "mlflow.note.content"
-"""The tag of a run or an experiment that MLflow shows as its description."""
+"""Name of the tag that MLflow shows as the description of a run or an experiment."""
 
 COUNTS, VALUES = "claims", "claim_values"
 """Prefixes of a reproduction's metrics: the number of claims with each verdict, and our number for each claim."""
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """A view of a stage's runs with columns `metrics` and `tags`. `order` is a tag (ascending) or time (descending)."""
+    """A view of a stage's runs with columns `metrics` and `tags`, sorted by `order`: a tag, or time (newest first)."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -42,20 +42,21 @@ VIEWS = {
     "trainings": _view("train", _TRAINED, "warning", "commit", "device"),
     "evaluations": _view("evaluate", _EVALUATED, "commit", "device"),
 }
-"""Views of MLflow's table of runs, in the form of its shared views. Other settings keep the defaults of MLflow's page.
+"""Views of MLflow's table of runs, in the form of MLflow's shared views. Other settings keep MLflow's defaults.
 
 Trainings and evaluations are sorted by name, so that runs of one item in several reproductions are next to each other.
-In a table sorted by time, MLflow shows nested runs only below their parents: reproductions, which these two views lack.
+In a table sorted by time, MLflow shows nested runs only below their parents. The parents are the reproductions, which
+these two views do not include.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
-"""Stages that train nothing. They use data sets only for evaluation."""
+"""Stages that do not train models. They use data sets only for evaluation."""
 
 
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """Start the tracked run of an item. Its journal is in repository `home`. `dvc` is the reproduction's process."""
+    """Start the tracked run of an item, with a journal in the repository `home`. `dvc`: the reproduction's process."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -72,8 +73,8 @@ def open_run(
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
-        # A process (`pipeline repro`, else `dvc`) identifies a reproduction. psutil's hash of the process combines its
-        # id and its start in ticks since boot. So the hash is unique on this host, and does not depend on the clock.
+        # A process (`pipeline repro`, else `dvc`) identifies the reproduction. psutil's hash of a process combines its
+        # id and its start time (in ticks since boot). So it is unique on this host, and does not depend on the clock.
         title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
         shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
         of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
@@ -99,7 +100,7 @@ def log_scorecard(
     commit: str,
     dirty: bool,
 ) -> None:
-    """Log parameters, a description, claims (as metrics) and `files` for the reproduction. `run` also gets `files`."""
+    """Log parameters, a description, claims (as metrics) and `files` for the reproduction, and `files` for `run`."""
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
@@ -116,7 +117,7 @@ def log_scorecard(
 
 
 def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
-    """The description of a stage's run: headline numbers, what the stage does, and how to repeat its item `label`."""
+    """The description of an item's run: headline numbers, what stage `name` does, and how to repeat item `label`."""
     first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
     source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
@@ -126,7 +127,7 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Metrics of a reproduction: how many claims were run and have each verdict, and our number for each claim."""
+    """Metrics of a reproduction: the counts of claims that were run and of verdicts, and our number for each claim."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)
@@ -136,7 +137,7 @@ def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def experiment_tags(profile: str) -> dict[str, str]:
-    """Tags for MLflow's experiment of a profile: its description, and the views `VIEWS`."""
+    """Tags of a profile's experiment in MLflow: a description, and the views in `VIEWS`."""
     note = (
         f"Every reproduction of the profile `{profile}` is a run with one nested run for each executed stage. "
         "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "

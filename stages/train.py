@@ -1,4 +1,4 @@
-"""Train every replica of one run, and write `models/<run>/` and the metrics of training."""
+"""Train every replica of one run, and write the weights (`models/<run>/`) and the metrics of training."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""Set-up and error handling of every stage: the repository's paths, checked parameters, a lock and a tracked run.
+"""Set-up and error handling for all stages: the repository's paths, checked parameters, a lock and a tracked run.
 
     with stage("train", item) as workspace:
         ...
@@ -46,12 +46,12 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 @dataclass
 class Workspace(Layout):
-    """One item of a stage while it runs, with the paths of its profile.
+    """An item that is running, with the paths of its profile.
 
     Args:
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit, dirty: the commit, and whether there are uncommitted changes (see `git_state`).
-        context: what a study or a training is given (see `Context`).
+        context: the item's context, which a study gets as its argument (see `Context`).
     """
 
     settings: dict[str, Any]
@@ -82,7 +82,7 @@ class Workspace(Layout):
         }
 
     def write(self, outcome: Outcome) -> None:
-        """Write the stage's result with its provenance, and track the numbers. Raises what `write_outcome` raises."""
+        """Write the item's result with its provenance, and log its numbers. Raises what `write_outcome` raises."""
         from pipeline.results.spread import flat
 
         name = f"{self.entry.stage}/{self.entry.name}"
@@ -96,13 +96,13 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description, and an error in `tags`. A training without error also tracks its weights."""
+        """Log the device, a description and `tags` (an error, if any). Without an error, log a training's weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # otherwise a stage without torch would set the group's device to the CPU
+        if "torch" in sys.modules:  # a stage without torch must not set the group's device to the CPU
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property
@@ -118,10 +118,10 @@ class Workspace(Layout):
 
 @contextmanager
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
-    """Check parameters and item. During the block, hold a lock, track a run, and watch the `starters` of the process.
+    """Check the parameters and the item. During the block, hold a lock, keep a tracked run, and watch `starters()`.
 
     Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-    130 after Ctrl-C, 143 after SIGTERM. Messages are on stderr.
+    130 after Ctrl-C, and 143 after SIGTERM. Messages are printed to stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)
@@ -138,7 +138,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             before = _recorded_by_dvc(root, entry, values)
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
-            section = getattr(params, name, None)  # a dict if every item has an entry
+            section = getattr(params, name, None)  # a dict if each item has its own entry
             context = Context(
                 entry=entry,
                 item=item or "",
@@ -174,7 +174,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             raise
         _exit(f"{error.strerror}: {error.filename or root}", 1)
     except (MemoryError, RuntimeError) as error:
-        of_gpu = type(error).__name__ == "OutOfMemoryError"  # only for GPUs: for the CPU, torch raises RuntimeError
+        of_gpu = type(error).__name__ == "OutOfMemoryError"  # on the CPU, torch raises RuntimeError
         if not (of_gpu or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
             raise
         full = "the GPU's memory" if of_gpu else "memory"
@@ -182,7 +182,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
 
 def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
-    """An item's parameters in `values` (of params.yaml), and hashes of its code. DVC records both after the stage."""
+    """An item's parameters, from `values` (all of params.yaml), and hashes of its code. DVC records both at the end."""
     flat = flatten(values) if isinstance(values, dict) else {}
     names = ("profile", *entry.params)
     chosen = {key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{name}.") for name in names)}
@@ -199,11 +199,11 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
-    """The processes that started this stage, nearest first, and the one of them that identifies the reproduction.
+    """The processes that started this stage (parent first), and the process that identifies the reproduction.
 
-    The list has `dvc`, and also `python -m pipeline repro` and `make` if they started `dvc`. It has the shells between
-    these processes and this stage, too. `pipeline repro` identifies the reproduction if the list has it, else `dvc`.
-    Returns an empty list and None if DVC did not start this process.
+    The list has `dvc`, and also `python -m pipeline repro` and `make` if they started `dvc`. It also has the shells
+    between these processes and this stage. The reproduction is identified by `pipeline repro` if it is in the list,
+    otherwise by `dvc`. Returns an empty list and None if DVC did not start this stage.
     """
     chain: list[psutil.Process] = []
     shells: list[psutil.Process] = []
@@ -229,17 +229,18 @@ def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
 
 @contextmanager
 def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
-    """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
+    """During the block, exit soon after any process of `chain` has ended. SIGTERM raises `SystemExit`.
 
-    When a process of `chain` ends, the stage gets SIGTERM. If the stage still runs after `GRACE_SECONDS`, it is ended.
-    Watching only the parent is not enough: if a reproduction is killed, the parent may be a shell that keeps waiting.
+    When a process of `chain` ends, a thread sends SIGTERM to this stage. If the stage still runs after `GRACE_SECONDS`,
+    the thread ends it. It is not enough to watch the parent: if the reproduction is killed, a shell may be the parent,
+    and continue to wait.
     """
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(POLL_SECONDS):
             if not all(_is_alive(process) for process in chain):
-                with suppress(OSError):  # printing fails if the process that ended was reading the output
+                with suppress(OSError):  # printing fails if the process that has ended read our output
                     print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(GRACE_SECONDS)
@@ -259,7 +260,7 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether a process runs. False for a zombie, and if the process's id now belongs to another process."""
+    """Whether a process is running. False for a zombie, and if another process now has the process's id."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -4,12 +4,13 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon, in the direct
 class (a general attack) or lowers the loss of a wrong class (a targeted attack; the wrong class is the target). The
 basic iterative method (BIM) takes several smaller steps. Pixels stay in [0, 1], and epsilon is in the same unit.
 
-An attack *through* a model and a loss computes the gradient of this loss with this model. White-box attacks go through
-the attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
-gradient are exactly 0, and this attack changes nothing. So a second white-box attack goes through the cross-entropy of
-the logits. (There is none if the own loss is this cross-entropy.) An image counts as correct only if it is classified
-correctly after both attacks. A targeted attack succeeds if the target is predicted after one or both of them. Black-box
-attacks go through another model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
+An attack *through* a model and a loss uses the gradient of this loss, computed with this model. White-box attacks go
+through the attacked model and its training loss (its "own" loss). If matrix capsules are confident about an image, the
+spread loss and its gradient are exactly 0, and this attack does not change the image. So a second white-box attack goes
+through the cross-entropy of the logits. (It is omitted if the own loss is this cross-entropy.) An image counts as
+correct only if it is classified correctly after both attacks. A targeted attack succeeds if the target is predicted
+after at least one of the two. Black-box attacks go through another model (the source) and its own loss. Shapes: N
+images of C channels and s x s pixels.
 """
 
 from collections.abc import Sequence
@@ -75,9 +76,9 @@ def attacked(
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """White-box attacks: a row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy after
-    general attacks, or the share of targeted attacks that succeed. Every wrong class of every image is a target once.
-    `own_loss` is the same measure for attacks through the own loss only.
+    """Measure white-box attacks. The table has a row for each method, kind ("general" or "targeted") and epsilon.
+    `value` is the accuracy after general attacks, or the share of targeted attacks that succeed. Every wrong class of
+    every image is a target once. `own_loss` is the same measure, but without the attacks through the cross-entropy.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -106,7 +107,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through)
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """A pair for each class: the n images of all other classes, and this class, repeated n times, as their target."""
+    """For each class, a pair of the n images that are not of this class, and of their targets `[n]`: this class."""
     targets = range(scores(model, images[:1]).shape[-1])
     others = [(target, labels != target) for target in targets]
     return [(images[other], torch.full_like(labels[other], target)) for target, other in others]
@@ -120,7 +121,7 @@ def black_box(
     epsilons: Sequence[float],
     steps: int,
 ) -> pd.DataFrame:
-    """A row per victim (network, replica, model) and attack through `source`. `value` is the victim's accuracy."""
+    """One row per victim (network, replica, model) and attack through `source`. `value` is the victim's accuracy."""
     rows = []
     for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
         changed = attacked(source, images, labels, epsilon, number)
@@ -133,8 +134,8 @@ def black_box(
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
     """Statistics of the absolute derivatives of a loss with respect to pixels. `zeros` is the share of derivatives that
-    are exactly 0. `median` is the median of all others (0 if there are none). `without` is the share of images whose
-    derivatives are all 0. If a network is hard to attack only because its gradients are exactly 0, it is not robust.
+    are exactly 0. `median` is the median of all other derivatives (0 if there are none). `without` is the share of
+    images whose derivatives are all 0. A network that resists attacks only because its gradients are 0 is not robust.
     """
     sizes = gradient(model, images, labels, through).abs().flatten(1)
     others = sizes[sizes > 0]
@@ -154,8 +155,8 @@ def outcome(
     title: str,
 ) -> Outcome:
     """Measure white-box attacks and `gradient_sizes` for all replicas of capsules and of convolutional networks.
-    Black-box attacks go through `cnns[0]`, and are measured on all other replicas of both. The arrays are a few
-    attacked images. Images are central crops of `crop` x `crop` pixels.
+    Black-box attacks go through `cnns[0]`, and are measured on all other replicas of both networks. The arrays of the
+    outcome are a few attacked images. All attacks use central crops of `crop` x `crop` pixels.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

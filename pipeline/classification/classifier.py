@@ -16,12 +16,12 @@ class Classifier(Model):
     Args:
         noise_of_scores: number of random numbers per image that `scores` takes.
         mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
-            image of its batch. The image's share in the mixture is drawn from Beta(mixup, mixup). The losses and the
-            accuracies for the two images' labels are mixed with the same share.
+            image of its batch. The image's share in the mixture is drawn from Beta(mixup, mixup). Loss and accuracy
+            are computed for both images' labels, and averaged with the same shares as weights.
     """
 
     scores_are_activations: ClassVar[bool] = False
-    """Whether scores are activations between 0 and 1, not logits."""
+    """Whether scores are activations between 0 and 1. Otherwise, they are logits."""
 
     def __init__(self, noise_of_scores: int = 0, mixup: float = 0.0) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Classifier(Model):
         """The loss of each image, `[B]`."""
 
     def logits(self, scores: Tensor) -> Tensor:
-        """Scores as logits. Unlike activations, logits do not saturate if the network is confident."""
+        """Convert scores to logits. Unlike activations, logits do not saturate if the network is confident."""
         return scores
 
     def penalty(self) -> Tensor | float:
@@ -45,11 +45,11 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
-        """Noise `[*shape, noise_size]`: numbers for `scores`, uniform in [0, 1), and, with mixup, the image's share."""
+        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1) for `scores`; with mixup, also the image's share."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=generator.device)
         if not self.mixup:
             return uniform
-        # In double precision: Beta is sampled from Gamma, whose samples underflow in single precision for small mixup.
+        # Beta samples are computed from Gamma samples. For small mixup, these would underflow in single precision.
         concentrations = torch.full((*shape, 2), self.mixup, device=generator.device, dtype=torch.float64)
         shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
         return torch.cat([uniform, shares.to(uniform)], -1)
@@ -57,7 +57,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The images' mean loss plus `penalty`, and their `accuracy`. The docstring of the class describes mixup."""
+        """The mean loss of the images plus `penalty`, and their mean `accuracy`. See the class docstring for mixup."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

@@ -49,7 +49,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], crop: int, many: b
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas. Columns of the table: replica, test (the metric's name), accuracy (1 - error)."""
+    """Measure test errors of all replicas. The table has the columns replica, test (metric), accuracy (1 - error)."""
     models, dataset = of_kind(Classifier, inputs.models), inputs.dataset
     crop = inputs.run.augmentation.seen_size(dataset.images.shape[-1])
     replicas = tqdm(models, desc=inputs.title, unit="network")
@@ -61,9 +61,9 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def classification_errors(model: Classifier, dataset: Dataset, crop: int, many_crops: bool = True) -> pd.DataFrame:
-    """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
-    central crops of the images whose factor has this value. With `many_crops`, `crops` is for predictions from 13 crops
-    of an image: the class with the largest mean activation (as in the document) or, if scores are logits, mean softmax.
+    """Test errors (shares of misclassified images), one row per metric. `centre` is the error on central crops, and
+    `<factor>-<value>` is the same for images whose factor has this value. With `many_crops`, `crops` is the error after
+    averaging over 13 crops of an image: the activations (as in the document), or the softmax if scores are logits.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, crop, many_crops)

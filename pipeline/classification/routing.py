@@ -1,11 +1,12 @@
 """Measures routing to class capsules in each iteration: shares of parts, activations, and spreads of votes.
 
-The page shows these measures with a slider. They tell after how many iterations routing converges (documents 001, 004).
+On the page, a slider selects the iteration. The measures show after how many iterations routing converges (documents
+001 and 004).
 
 Each routed layer is also measured, after as many iterations as the network itself runs. This shows whether each capsule
 has one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
 
-Shapes: T iterations, B images, n classes. Parts (children of class capsules): c types at each of X positions.
+Shapes: T iterations, B images, n classes. Parts are the children of class capsules: c types at each of X positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,12 +46,12 @@ class Iterations(NamedTuple):
 
 
 class RoutedLayer(NamedTuple):
-    """Measures of a routed layer, whose capsules are of D types, on B images.
+    """Measures of one routed layer with D types of capsules, on B images.
 
     Attributes:
-        entropy: the activation of a child times its E (see `routed_layer`), summed over the children, `[B]`.
+        entropy: sum over the children of activation times normalised entropy E (see `routed_layer`), `[B]`.
         active: sum of the activations of the children with two or more possible parents, `[B]`.
-        activations: the largest activation of each type at any position, `[B, D]`.
+        activations: the largest activation of each type over all positions, `[B, D]`.
     """
 
     entropy: Tensor
@@ -61,7 +62,7 @@ class RoutedLayer(NamedTuple):
 def routed_layer(
     shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
 ) -> RoutedLayer:
-    """The measures of a layer. E_i says how evenly child i is shared among its J_i possible parents j:
+    """The measures of a layer. E_i measures how evenly child i is shared among its J_i possible parents j:
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
@@ -69,9 +70,9 @@ def routed_layer(
     omit children with fewer than two possible parents.
 
     Args:
-        shares: share of each child assigned to each parent, not negative, in any shape that `over_parents` can sum.
+        shares: share of each child assigned to each parent (0 or above), in any shape that `over_parents` accepts.
         below: activations of the children, `[B, ...]`.
-        activations: as in `RoutedLayer`.
+        activations: activations of the layer's capsules, as in `RoutedLayer`.
         over_parents: sums values over the parents of each child. It maps the shape of `shares` to that of `below`.
     """
     parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
@@ -83,9 +84,10 @@ def routed_layer(
 
 
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
-    """Root mean square distances `[B, n]` of votes `[B, n, N, P]` to their mean. Each class gets N votes of P numbers.
+    """Root mean square distances `[B, n]` of votes `[B, n, N, P]` from their mean. A class gets N votes of P numbers.
 
-    The mean vote and the mean square are weighted by `weights [B, n, N]`. A class without any weight has distance 0.
+    The mean vote and the mean square are weighted by `weights [B, n, N]`. If all weights of a class are 0, its distance
+    is 0.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)
@@ -113,11 +115,11 @@ def outcome(
     labels: NDArray[np.int64],
 ) -> Outcome:
     """Measure the routing iterations and the routed layers on all images. The arrays have the first replica's
-    `Iterations` for the first image that it classifies correctly and the first that it misclassifies, if there are any.
+    `Iterations` for the first image that it classifies correctly and the first image that it misclassifies, if any.
 
     Args:
-        follow, layers: functions of images `[B, C, s, s]`, one per replica. The lists that the functions in `layers`
-            return end with the class capsules.
+        follow, layers: functions of images `[B, C, s, s]`, one per replica. A function in `layers` returns a list of
+            layers, which ends with the class capsules.
         used: number of iterations that the network itself runs. The functions in `follow` run at least as many.
         pixels: all images, `[images, C, s, s]` in [0, 1], as the network sees them (C channels of s x s pixels).
     """
@@ -144,11 +146,11 @@ def outcome(
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
-    """A row per routed layer (1 is the nearest to the image) and measure, computed on the images of all `batches`.
+    """One row per routed layer and measure, computed on the images of all `batches`. Layer 1 is nearest to the image.
 
     `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the share of
-    types whose activation never exceeds `DEAD`. `types` is the number of types. `range` is computed from the largest
-    activation of each type in each image: its standard deviation over images, averaged over types.
+    types whose activation never exceeds `DEAD`. `types` is the number of types. `range` is the standard deviation over
+    images of a type's largest activation in each image, averaged over types.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):
@@ -164,7 +166,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
-    """A row per iteration: test error, share `moved`, mean activations and vote spreads of right and other classes."""
+    """One row per iteration: test error, share `moved`, mean activation and vote spread of right and other classes."""
     shares, activations, spreads = (each.transpose(0, 1).contiguous() for each in found[1:])
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)

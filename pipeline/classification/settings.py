@@ -18,7 +18,7 @@ class ClassifierRun(RunSettings):
     """A run of a classifier: a network that learns from labels."""
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """As `RunSettings.check_fits`. The network must also have an output for every class."""
+        """Raise `UserError` as `RunSettings.check_fits` does, or if the network has fewer outputs than `classes`."""
         super().check_fits(channels, size, classes)
         model: Any = self.model  # every classifier's model has a number of classes
         if model.classes < classes:
@@ -26,7 +26,7 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of a network of document 004. The network sees crops. Images with, say, one azimuth can be held out."""
+    """A run of a network of document 004 on crops of images. `holdout` can select the images for validation."""
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(description="images for validation; null: the data set's validation images")

@@ -1,12 +1,12 @@
 """Compares generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would also
-have a lower error on novel ones, even if it generalised no better. So the errors on familiar viewpoints are matched:
+have a lower error on novel ones, even if it did not generalise better. So errors on familiar viewpoints are matched:
 
 1. Errors are averaged over the last `LATE` epochs. (The minimum over epochs would be too low, as errors are noisy.)
-   The network with the larger mean on familiar test images is the worse one. Its means enter the comparison.
-2. The better network (in the document, the capsules) enters with its errors at the epoch where its error on familiar
-   test images first falls to the worse network's mean. Errors are interpolated linearly between epochs.
+   The network with the larger mean error on familiar viewpoints is called worse. Its mean errors are compared.
+2. The other network is called better (in the document, the capsules). Its errors are taken at the epoch where its error
+   on familiar viewpoints first falls to the worse network's mean. Between epochs, errors are interpolated linearly.
 """
 
 from collections.abc import Mapping
@@ -32,15 +32,15 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
-    """A run with the study's data, epochs and replicas. It never stops early: the epoch to compare is chosen later."""
+    """`run` with the study's data, epochs and replicas. It does not stop early: the compared epoch is chosen later."""
     longer = run.with_epochs(epochs)
     training = longer.training.model_copy(update={"patience": epochs})
     return longer.model_copy(update={"dataset": dataset, "replicas": replicas, "training": training})
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """The data set with training and validation images of familiar viewpoints only, and a dictionary of test images and
-    their classes, with the keys `familiar` and `novel`. `axis` is the angle that tells familiar from novel viewpoints.
+    """Restrict training and validation images to familiar viewpoints. Returns this data set, and a dictionary with the
+    test images and their classes under the keys `familiar` and `novel`. `axis` is the angle that separates these two.
 
     Raises `UserError` if the viewpoint of an image is unknown, or neither familiar nor novel.
     """
@@ -59,13 +59,13 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
-    """Compare two networks at equal errors on familiar viewpoints, by the two steps at the top of this module. Returns
-    two rows per replica and network, with the columns replica, network, kind and `COLUMNS`: the compared errors (kind
-    `matched`), and means over the last `LATE` epochs (`late`). If the better network's first error on familiar
-    viewpoints is at most the worse network's mean, the better network's errors of epoch 1 are compared.
+    """Compare two networks at equal errors on familiar viewpoints, as the module docstring describes. Returns a table
+    with the columns replica, network, kind and `COLUMNS`. Per replica and network, the row of kind `matched` has the
+    compared errors, and the row of kind `late` the means over the last `LATE` epochs. If the better network is at or
+    below the worse network's mean already after epoch 1, its errors after epoch 1 are compared.
 
     Args:
-        curves: `errors` of both networks, with a column network.
+        curves: the results of `errors` for both networks, joined, with a further column network.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
@@ -89,13 +89,13 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Compare two networks. The table has both networks' errors after every epoch. `matched` and `late` have the values
-    of `match`. `novel_ratio` is the capsules' matched error on novel viewpoints divided by the convolutional network's,
-    computed for each replica.
+    """Compare two networks. The table has both networks' errors after every epoch. `matched` and `late` are the numbers
+    from `match`. `novel_ratio` is the capsules' matched error on novel viewpoints divided by that of the convolutional
+    network, for each replica.
 
     Args:
-        capsules, cnn: each network's errors, as `errors` returns them, of equally many replicas.
-        images: numbers of test images by kind of viewpoint, `familiar` and `novel`.
+        capsules, cnn: each network's errors, as `errors` returns them. Both networks have the same number of replicas.
+        images: numbers of test images with `familiar` and with `novel` viewpoints.
     """
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
     found = match(curves)

@@ -12,20 +12,20 @@ from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
 WORDS: tuple[Word, ...] = get_args(Word)
-"""How a claim differs between the sides, the most interesting first."""
+"""Words for how a claim differs between the sides. The most interesting is first."""
 
 LEVEL = 0.05
-"""Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
-differs only by chance. If nothing changed, at least one claim is called "moved" with about this probability.
+"""Approximate upper limit of the false discovery rate: of the tested claims called "moved", the expected share that
+differs only by chance. It is also the approximate probability of calling any claim "moved" if nothing has changed.
 """
 
 
 @dataclass(frozen=True)
 class Change:
-    """A claim that differs. `before` or `after` is None if that side did not run it.
+    """A claim that differs. `before` or `after` is None if the claim was not run on that side.
 
     Attributes:
-        difference: `after` minus `before`, in the number's unit; None without two numbers.
+        difference: number of `after` minus number of `before`, in their unit; None if a side has no number.
         noise: noise of the difference; if there are two estimates, the one with the larger p-value; None if unknown.
         chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
@@ -52,7 +52,7 @@ def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapp
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Equal numbers are not tested. Most do not depend on what was changed, and each test lowers the others' power.
+    # Claims with equal numbers are not tested. Most do not depend on the change, and more tests would lower the power.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -61,14 +61,14 @@ def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapp
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim. If its noise is known, the word is "within noise" until `changes` tests all claims."""
+    """The change of one claim. If its noise is known, its word is "within noise". `changes` may replace this."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
     difference = new.value - old.value
-    if same(old.value, new.value):  # verdicts differ because a rule was changed, not by chance
+    if same(old.value, new.value):  # only verdicts differ: a rule was changed, so this is not chance
         return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     chance, noise = max(known, key=lambda each: each[0], default=(None, None))
@@ -76,10 +76,10 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters and the claims that differ, as lines of text. If profiles differ, parameters are only counted.
+    """The parameters and claims that differ, as lines of text. If the profiles differ, parameters are only counted.
 
     Args:
-        found: from `changes`.
+        found: the result of `changes`.
         units: units of the claims' numbers, by the claim's id.
     """
     sides, profiles = [_named(before), _named(after)], [f"profile {before.profile}", f"profile {after.profile}"]
@@ -101,7 +101,7 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Indented lines with aligned columns. `rows` must have equal numbers of cells."""
+    """Indented lines with aligned columns. All `rows` must have the same number of cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

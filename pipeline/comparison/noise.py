@@ -1,7 +1,7 @@
 """The noise of a claim's number: how much the number differs between seeds, or between machines with the same code.
 
 Machines differ in rounding, and training amplifies the differences. The file `reports/<profile>/noise.json` has the
-spread between machines, measured with the same code and settings. With one seed, only this spread is known.
+spread between machines, measured with the same code and settings. If a run has one seed, only this spread is known.
 """
 
 import math
@@ -23,11 +23,12 @@ class Spread:
     """The spread of a claim between machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
-        n: number of machines. Machines with equal numbers for all claims from this claim's items are not independent,
-            and count as one. For a claim without a number, all machines are counted.
+        sd: sample standard deviation of our number over machines, in the number's unit; 0 if `n` is 1, None for a claim
+            without a number.
+        n: number of machines. Machines that have equal numbers for all claims from the same items as this claim are not
+            independent, and count as one. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
-        repetitions: number of seeds, or other repetitions, of which each number is the mean.
+        repetitions: number of repetitions (mostly seeds) over which each machine's number is averaged.
     """
 
     sd: float | None
@@ -106,11 +107,11 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 
 
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
-    """Estimates of the noise of the difference between two numbers: none, one or two.
+    """Up to two estimates of the noise of the difference between two numbers.
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It pools the standard deviations
-    of both numbers' repetitions. If only one number has several, its standard deviation is used for both. The second
-    estimate needs both `spreads` between machines. Estimates of 0 are omitted: a few results may be equal by chance.
+    of both numbers' repetitions. If only one number has several repetitions, its standard deviation is used for both.
+    The second estimate needs both `spreads`. Estimates of 0 are omitted, because a few results may be equal by chance.
     """
     found = []
     if degrees := before.n + after.n - 2:
@@ -132,14 +133,14 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
 
 
 def same(first: float | None, second: float | None) -> bool:
-    """Whether two numbers are both None, or differ by at most 1e-9 of the larger one or 1e-12 (rounding errors)."""
+    """Whether two numbers are both None, or equal up to a relative error of 1e-9 or an absolute error of 1e-12."""
     if first is None or second is None:
         return first is second
     return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without duplicates: if sides have equal numbers for all claims from `items`, only the first is kept."""
+    """The sides without duplicates. Of sides with equal numbers for all claims from `items`, only the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]
@@ -148,7 +149,7 @@ def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
 
 
 def _obstacle(answers: Sequence[Answer], wanted: int) -> str:
-    """The reason why a claim's answers do not show the spread between machines. Empty if they do."""
+    """The reason why a claim's answers cannot be used for the spread between machines. Empty if they can be used."""
     if len(answers) < wanted or NOT_RUN in {answer.verdict for answer in answers}:
         return "not run in every revision"
     runs = [run for answer in answers for run in answer.runs]

@@ -23,12 +23,12 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard, with our number. `value` is None if we have none.
+    """A row of a scorecard. `value` is our number, None if there is none.
 
     Attributes:
-        sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1. With
-            `standard_error`, the standard error of the mean instead.
-        verdict: field `judged`. It ignores reasons why the page may show "undecided" or "not tested" instead.
+        sd: standard deviation over `n` repetitions (mostly seeds), in the number's unit; 0 if n is 1. If
+            `standard_error` is true, it is the standard error of the mean instead.
+        verdict: the row's field `judged`. Instead of this verdict, the page may show "undecided" or "not tested".
         items: names `<stage>/<item>` of the results that the number rests on.
         made_by: two comma-separated lists: the commits of these results, and the hashes of their settings.
         runs: ids of the tracked runs that made these results.
@@ -51,7 +51,7 @@ class Side:
     """One side of a comparison.
 
     Attributes:
-        params: nested, as in `params.yaml`.
+        params: parameters, nested as in `params.yaml`.
         answers: the rows of the scorecard by the claim's id, in the scorecard's order.
         tree: the files that the side was read from.
     """
@@ -64,14 +64,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Tree:
-    """The repository's files: as they are in `root` (`commit` is None), or as they were at a commit."""
+    """The repository's files, either in the working tree `root` (`commit` is None) or at a commit."""
 
     root: Path
     name: str
     commit: str | None = None
 
     def read(self, path: str) -> str | None:
-        """A file's text, or None if it does not exist there. Bytes that are not UTF-8 become replacement characters."""
+        """The text of a file, or None if there is no such file. Bytes that are not UTF-8 are replaced (by U+FFFD)."""
         if self.commit is None:
             file = self.root / path
             return file.read_text(encoding="utf-8", errors="replace") if file.exists() else None
@@ -99,7 +99,8 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: the profile of sides whose word names none; by default, the last such side's current profile.
+        profile: the profile of the sides whose word does not name a profile. By default, it is the profile that is
+            current in the last of these sides.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.
@@ -117,7 +118,7 @@ def _load(tree: Tree, profile: str) -> Side:
         raise UserError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
         answers = {row["id"]: _answer(row) for row in json.loads(text)}
-    except (ValueError, KeyError, TypeError) as error:  # such as conflict markers of a merge
+    except (ValueError, KeyError, TypeError) as error:  # for example, Git left conflict markers in it
         raise UserError(f"{path} of {tree.name} is not a scorecard: {error}") from None
     return Side(profile, params, answers, tree)
 
@@ -136,7 +137,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 
 
 def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
-    """The files that a word names, and the profile if the word names a profile."""
+    """The files that a word names, and its profile. The profile is None if the word does not name a profile."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
     profiles = [profile.name for profile in Profiles(root).all()]
@@ -160,5 +161,5 @@ def _commit(root: Path, word: str) -> str | None:
     """The commit of a Git revision or a DVC experiment. None if `word` is neither, or there is no repository."""
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
-    except (SCMError, GitError):  # GitError: no commit yet
+    except (SCMError, GitError):  # GitError: the repository has no commit yet
         return None

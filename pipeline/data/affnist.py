@@ -25,10 +25,10 @@ def read_affnist(raw: Path, versions: int) -> Labelled:
     path = raw / "test_batches.zip"
     with reading(path, stage="download"), zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
-        # Sorted by number, so that 2.mat comes before 10.mat.
+        # Files are sorted by number, so that 2.mat comes before 10.mat.
         for name in sorted(names, key=lambda name: int(re.findall(r"\d+", name)[-1]))[:versions]:
             record = loadmat(io.BytesIO(archive.read(name)))["affNISTdata"][0, 0]
-            # One image per column, its pixels row by row.
+            # Each column is an image, whose pixels are listed row by row.
             images.append(record["image"].T.reshape(-1, 1, AFFNIST_SIZE, AFFNIST_SIZE))
             labels.append(record["label_int"].ravel().astype(np.int64))
     return np.concatenate(images), np.concatenate(labels)

@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-For rendered toys, only images that are in the split are stored. Other data sets can store images that are in no part.
+Of rendered toys, only the images in the split are stored. Other data sets can also have images that are not in it.
 """
 
 import zipfile
@@ -20,7 +20,7 @@ from pipeline.files import write_arrays
 PARTS = ("train", "validation", "test")
 
 OWN_IMAGES = "images.npz"
-"""Name of the file with the user's own images in the raw data. It holds a `Dataset` without validation images."""
+"""Name of the file with the user's own images, in a raw data folder. It has a `Dataset` without validation images."""
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """N images `[N, C, S, S]` (C channels of S x S pixels) and their classes `[N]`."""
@@ -34,7 +34,7 @@ class Dataset:
 
     Attributes:
         name: its key in `datasets` of params.yaml, or in `own_images`.
-        label: its display name, which marks rendered stand-ins, such as "toys (stand-in)".
+        label: its display name. It ends in "(stand-in)" if the images are rendered instead of downloaded.
         images: N images of C channels, `[N, C, H, W]` uint8.
         labels: `[N]` int64.
         factors: arrays `[N]` of other properties of the images, by name.
@@ -57,7 +57,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set to one npz, atomically. Equal data sets give equal bytes. UserError if writing fails."""
+    """Write a data set to one npz file, atomically. Equal data sets give equal bytes. UserError if writing fails."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}
@@ -67,7 +67,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """Load what `save_dataset` wrote. `UserError`, naming the `stage` to run, if the file is missing or damaged."""
+    """Load a data set. Raises `UserError`, which names the `stage` to run, if the file is missing or damaged."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -84,19 +84,19 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
 
 
 def pixel_bytes(path: Path) -> int:
-    """Bytes of a data set's images in memory, from the zip directory of its file. 0 if the file cannot be read."""
+    """Bytes that a data set's images take in memory, as stated in its npz file. 0 if the file cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
     except (OSError, KeyError, zipfile.BadZipFile):
-        return 0  # `load_dataset` says what is wrong
+        return 0  # `load_dataset` then raises the error
 
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
     """Turn any error of the `with` block into a `UserError` that names the file and, if given, the `stage` to run. If
-    permission to read is missing, the stage is not named. A `UserError` passes unchanged. A `MemoryError` becomes a
-    `UserError`, too, because a damaged header can cause it.
+    the user may not read the file, the stage is not named. A `UserError` is not changed. A `MemoryError` also becomes a
+    `UserError`, because a damaged file header can cause it.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Holds out, for validation, the images with one value of a factor, such as one toy in each class of smallNORB.
+"""Holds out the images with one value of a factor for validation, such as one toy in each class of smallNORB.
 
 smallNORB's test images show other toys than its training images. Random validation images show the same toys as the
 training images. Therefore the error on random validation images is far below the test error.
@@ -13,10 +13,10 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""`hold_out` returns images withheld from training under this key: a random share of those without `holdout.value`."""
+"""Key under which `hold_out` returns withheld images: a random share of all images without the held-out value."""
 
 _SEED = 0
-"""Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""
+"""Seed for drawing `KNOWN` images and watched test images. Runs with equal settings draw the same images."""
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
@@ -29,11 +29,12 @@ def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
 def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
-    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the other images is
+    Images whose factor is `holdout.value` are for validation. A random share (`holdout.known_share`) of the others is
     withheld. All remaining images are for training. Returns the data set with this split, and a dictionary with the
-    withheld images and their classes under `KNOWN`. The dictionary is empty if no image is withheld.
+    withheld images and their classes under the key `KNOWN`. The dictionary is empty if no image is withheld.
 
-    `UserError` if the factor is missing or unknown for an image, no image is held out, or none remains for training.
+    Raises `UserError` if the data set lacks the factor, if the factor is unknown for an image, if no image has the
+    value, or if no image remains for training.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

@@ -22,22 +22,22 @@ from pipeline.memory import COPIES, available_bytes, check_fits, readable
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST = 50_000_000
-"""Largest number of pixels of an image file. Without a limit, a few kilobytes could decode to billions of pixels."""
+"""Largest number of pixels of an image file. Without a limit, a small file could decode to billions of pixels."""
 SMALLEST = 4
-"""Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
+"""Smallest height and width of images in an array, in pixels. A shorter axis could be mistaken for channels."""
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Pairs (label, image) of a part (train or test). Images are arrays `[C, H, W]`, or files sorted by class and name."""
+"""Pairs (label, image) of a part (train or test). Images are arrays `[C, H, W]`, or paths sorted by class and name."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
-    """Find own images without opening files. `where` is the entry's name in messages. A relative path starts at `root`.
-    Returns the `Part`s of a folder, and an empty list for an npz.
+    """Find own images without opening files. A relative `params.path` is relative to `root`. Returns the `Part`s of a
+    folder, or an empty list for an npz file. `where` is the name of these settings in error messages.
 
-    Raises `UserError` if the path is missing or does not fit `params.format`, if the class folders are not those of
-    `params.classes`, if a class has no images, if an image is outside of a class folder, or if something visible in
-    a class folder has none of the `SUFFIXES`. Raises it also if a folder is unreadable or contains a link (DVC does not
-    see changes of its target), a pipe or device (DVC would wait forever), or a name that is not UTF-8.
+    Raises `UserError` if the path does not exist or does not fit `params.format`, if the class folders are not those of
+    `params.classes`, if a class has no images, if an image is outside of a class folder, or if a class folder contains
+    a visible folder or a file without one of the `SUFFIXES`. Also raises it if a folder is unreadable or contains a
+    link (DVC does not see changes of its target), a pipe or device (DVC would wait forever), or a name not in UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -51,7 +51,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Raise `UserError` if `find` does, or if a path of own images contains a stage's output (`outs`) or is in one."""
+    """Raise `UserError` if `find` does, or if a path of own images contains or lies in a stage's output (`outs`)."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -64,9 +64,9 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     """Read and resize the images of the entry `name` of `own_images`. In the data set, training images come first.
 
     The split has no validation images. It has test images only if `params.test_part` is true. A relative `params.path`
-    starts at `root`. The number of images is printed before they are decoded. Afterwards, the number of duplicates is
-    printed if there are any. Raises `UserError` if `find` does, if a file is damaged, too large, animated or in an
-    unsupported mode, if arrays are not as `params` says, or if there is too little memory.
+    is relative to `root`. The number of images is printed before they are decoded. Afterwards, the number of duplicates
+    is printed if there are any. Raises `UserError` if `find` does, if a file is damaged, too large, animated or in an
+    unsupported colour mode, if arrays do not fit `params`, or if there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     parts = find(params, where, root)
@@ -147,7 +147,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # Only a file's first image is read. A JPEG may have a second, such as a phone's preview: this is no error.
+            # Only a file's first image is read. A JPEG file may have a second image, such as a preview by a phone.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -160,7 +160,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     """An image turned upright by its EXIF data, with black behind transparent pixels, in grey (1 channel) or colour."""
     upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith("I;16"):  # 16 bits: Pillow would clip the values at 255
+    if upright.mode.startswith("I;16"):  # Pillow's `convert` would clip 16-bit values at 255
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
     if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
         coloured = upright.convert("RGBA")
@@ -181,7 +181,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image resized to sides of `params.side` pixels, as `params.fit` says. An image of this size is unchanged."""
+    """Resize an image to a square of `params.side` pixels, as `params.fit` says. An image of this size is unchanged."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -197,7 +197,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str) -> list[Part]:
-    """The `Part`s of an npz file. If the arrays do not fit into memory, the error message begins with `where`."""
+    """Read the `Part`s of an npz file. If they do not fit into memory, the error message begins with `where`."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -224,7 +224,7 @@ def _arrays(place: Path, params: OwnImagesParams, where: str) -> list[Part]:
 
 
 def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` as `[N, C, H, W]`. UserError for another type or shape."""
+    """Convert `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` to `[N, C, H, W]`. UserError for another type or shape."""
     if images.dtype != np.uint8:
         raise UserError(f"{where} holds {images.dtype} numbers, expected bytes (uint8), 0 black and 255 white")
     match images.shape:

@@ -3,9 +3,9 @@
 The functions that read downloaded files do not check their content, because `data.sources` checks the hash of each file
 when it is downloaded.
 
-smallNORB (LeCun, Huang & Bottou 2004) has stereo pairs of fifty toys: ten instances of each of five categories. Five
-instances are for training and five for the test. Each toy is shown at 18 azimuths, 9 elevations and 6 lightings. So
-each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a copy with 48x48 pixels.
+smallNORB (LeCun, Huang & Bottou 2004) has stereo pairs of fifty toys: ten instances of each of five categories. Of each
+category, five instances are for training and five for the test. Each toy is shown at 18 azimuths, 9 elevations and 6
+lightings. So each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a copy with 48x48 pixels.
 """
 
 import gzip
@@ -50,9 +50,9 @@ class Content:
     """A data set as published.
 
     Attributes:
-        images: N images of C channels, `[N, C, side, side]` uint8, or a function from n indices `[n]` to these images.
+        images: N images of C channels, `[N, C, side, side]` uint8, or a function that maps n indices to these n images.
         labels: `[N]`.
-        test: number of images in the official test part, 0 if there is none. They are the last of `images`.
+        test: number of images in the official test part, 0 if there is none. The test images are the last of `images`.
         factors: arrays `[N]` of other properties of the images, by name.
     """
 
@@ -98,7 +98,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
     Cubic interpolation keeps strokes sharp, but overshoots. So pixels are set to 0 where linear interpolation gives 0.
     """
-    # Two black pixels on each side let strokes fade out at the edge. 12 pixels become 30. The middle 28 are used.
+    # Two black pixels on each side let strokes fade out at the edge. Then 12 pixels become 30. The middle 28 are kept.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
@@ -109,7 +109,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Unpickles nothing but arrays, because a file from a DVC remote may not be the file whose hash was checked."""
+    """Unpickles only arrays, because a file from a DVC remote may not be the downloaded file whose hash was checked."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Raise UnpicklingError for any name that arrays do not need."""
@@ -154,10 +154,10 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Join both parts. In degrees, elevation codes 0 to 8 are 30 to 70, and azimuth codes 0 to 34 are 0 to 340."""
+    """Join both parts. Codes become degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
-        unknown = np.full(len(train["category"]), -1)  # for the training part of smallnorb48
+        unknown = np.full(len(train["category"]), -1)  # the training part of smallnorb48 lacks some factors
         of_train = first + step * train[name].astype(np.int64) if name in train else unknown
         factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
     images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
@@ -165,7 +165,7 @@ def _norb(label: str, train: Arrays, test: Arrays) -> Content:
 
 
 def _smallnorb(raw: Path) -> Content:
-    """The official files, three for each part. Images are halved to 48x48 pixels as in document 004, section 5."""
+    """Read the official files, three per part. Images are halved to 48x48 pixels as in document 004, section 5."""
 
     def part(prefix: str) -> Arrays:
         images, category, info = (read_matrix(raw / f"{prefix}-{kind}.mat.gz") for kind in ("dat", "cat", "info"))
@@ -176,13 +176,13 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG images at half size, in official order. Training images lack viewpoint and lighting."""
+    """Read the smaller copy: JPEG images in official order. Viewpoint and lighting of training images are unknown."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The smaller copy's test part: instances 0, 1, 2 are for training, 3 and 5 for the test. All factors are known."""
+    """Split the smaller copy's test part (all factors known): instances 0, 1, 2 for training, 3 and 5 for the test."""
     arrays = dict(np.load(raw / "test.npz"))
     is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))
@@ -246,7 +246,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         content = READERS.get(params.source, _own_images)(raw)
     split = _split(name, params, content)
     missing = set(range(len(content.classes))) - set(content.labels[split["train"]].tolist())
-    if missing and params.source not in READERS:  # in small sets, other parts can have all images of a class
+    if missing and params.source not in READERS:  # all images of a small class may be in other parts
         names = ", ".join(repr(content.classes[label]) for label in sorted(missing)[:5])
         raise UserError(f"datasets.{name}: no training image is of the class {names}: change split_seed")
     images, labels, factors = content.images, content.labels, content.factors
@@ -270,9 +270,9 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part, drawn at random if there is a seed. Without a seed, the first images outside the
-    official test part are for training, and the last for validation. The test part has the first images of the official
-    test part or, if there is none, the images just before the validation images.
+    """The indices of each part. They are drawn at random if there is a seed. Without a seed, images are taken in order.
+    Of the images outside the official test part, the first are for training and the last for validation. The first
+    images of the official test part are for the test. If there is none, the images just before validation are taken.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

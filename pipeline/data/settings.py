@@ -22,7 +22,7 @@ class Published:
         classes: number of classes.
         images: number of training images, or of all images if there is no official test part; None if unknown.
         test: number of images in the official test part; 0 if there is none, or if the number is unknown.
-        factors: names of the factors of variation that are known for all images; None if known for some images only.
+        factors: names of the factors of variation that are known for all images; None if they are known only for some.
     """
 
     channels: int
@@ -44,7 +44,7 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""Properties of the sources of data sets, by name. `side` is the size after `data.published` has read the images."""
+"""Properties of the sources of data sets, by name. `side` is the size of images as the `READERS` return them."""
 
 
 class DatasetParams(Section):
@@ -62,7 +62,7 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """ValueError if the parts need more images than the source has. `images` and `test` are as in `Published`."""
+        """ValueError if the split needs more images than the source has. For `images` and `test`, see `Published`."""
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)
@@ -118,7 +118,7 @@ class OwnImagesParams(Section):
 
 
 class HoldoutParams(Section):
-    """Validation on the images with one value of a factor. With the factor `instance`, these show one toy per class."""
+    """Validate on images with one value of a factor. For the factor `instance`, these images show one toy per class."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="images are held out by the value of this factor (smallNORB and toys only)"

@@ -21,7 +21,7 @@ MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """Environment variable with the user's own mirror. The stage `download` passes its value to `fetch`."""
 
 TIMEOUT = (10.0, 30.0)  # seconds to wait for a connection, and for the next bytes
-ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
+ATTEMPTS = 4  # attempts per file and mirror, if the connection breaks during a download
 PAUSE = 1.0  # seconds before the next attempt
 
 _log = logging.getLogger(__name__)
@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """Files that belong together.
+    """The files of one source, and where they can be found.
 
     Attributes:
         mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty if there are no files
-            (toys), or if only the user's own mirror can have them.
+            (toys), or if only the user's own mirror can have the files.
         files: the SHA-256 of each file, in hexadecimal, by name.
         folder: folder with the files on the user's own mirror; an empty string means the source's name.
     """
@@ -45,8 +45,8 @@ class Source:
 
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
-"""Prefixes of smallNORB's file names: 5 categories, the instances 4, 6, 7, 8 and 9 (or 0, 1, 2, 3 and 5), 9 elevations,
-18 azimuths, 6 lightings, 2 cameras, 96 x 96 pixels.
+"""Prefixes of smallNORB's file names. They list 5 categories, the instances 4, 6, 7, 8 and 9 (or 0, 1, 2, 3 and 5), 9
+elevations, 18 azimuths, 6 lightings, 2 cameras, and 96 x 96 pixels.
 """
 
 _SMALLNORB48 = {
@@ -126,7 +126,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     if not known:
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
     source = SOURCES[name]
-    if not source.files:  # other stages depend on the folder
+    if not source.files:  # other stages need the folder, so a file is written
         write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
         return [folder / "README.txt"]
     places = [*([f"{mirror.rstrip('/')}/{source.folder or name}"] if mirror else []), *source.mirrors]
@@ -134,7 +134,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get a file with the right hash from `places` (folders, URLs), unless it is at `target`. Returns `target`."""
+    """Get a file with the right hash from `places` (folders, URLs), unless `target` has it. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -162,7 +162,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def local_path(place: str) -> Path | None:
-    """The path that `place`, a path or URL, names on this machine. None for a URL of a server."""
+    """The local path of `place`, which is a path or a URL. None if it is a URL of a server (http or https)."""
     parsed = urlparse(place)
     if parsed.scheme in ("http", "https"):
         return None
@@ -170,7 +170,7 @@ def local_path(place: str) -> Path | None:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """Copy a local file or download a URL to `output`, for pooch. If the connection breaks, the download starts again.
+    """Copy or download `url` to `output` (called by pooch). If the connection breaks, the download starts again. Raises
     `UserError` if the file does not exist, the server cannot be reached or refuses, or `ATTEMPTS` connections break.
     """
     if path := local_path(url):
@@ -178,8 +178,8 @@ def _download(url: str, output: str, _: object) -> None:
             raise UserError(f"{path}: there is no such file")
         shutil.copyfile(path, output)
         return
-    # Responses are stored as sent. Some servers label .gz files as compressed for the transfer, and decoding would
-    # change the files' hash.
+    # Responses are stored as they are sent. Some servers declare .gz files to be compressed for the transfer only. If
+    # they were decompressed, their hash would differ.
     options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "stream": True, "timeout": TIMEOUT}
     for _attempt in range(ATTEMPTS):
         try:

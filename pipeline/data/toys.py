@@ -4,7 +4,7 @@ A toy consists of ellipsoids. The ten instances of a category have random propor
 turntable turns the toy by the azimuth, and two cameras in front of the toy are raised by the elevation. Each lighting
 has one fixed lamp. Images are rendered by ray casting without shadows.
 
-A toy's x axis points forward, its y axis to its left and its z axis up. At azimuth 0, these are also the world's axes.
+A toy's x axis points forward, its y axis to the left and its z axis up. At azimuth 0, these are also the world's axes.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ RAYS = 2
 AZIMUTHS = tuple(range(0, 360, 20))
 """Rotation of the toy in degrees."""
 ELEVATIONS = tuple(range(30, 75, 5))
-"""Height of the cameras above the horizon in degrees."""
+"""Angle of the cameras above the horizon in degrees."""
 
 DISTANCE = 6.5
 """Distance from a toy's centre to the midpoint of the cameras. The unit of lengths is about a toy's radius."""
@@ -44,9 +44,10 @@ class Light(NamedTuple):
     Attributes:
         around: angle of the lamp to the right of the cameras, as seen in images, in degrees.
         up: angle of the lamp above the horizon, in degrees.
-        lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
-            `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
-        background: brightness where a ray hits nothing.
+        lamp: brightness that the lamp adds to a white surface that faces it.
+        sky: brightness that the sky adds to a white surface that faces up (half if it faces sideways, 0 if down).
+        ambient: brightness that is added to every white surface.
+        background: brightness of a ray that hits nothing.
     """
 
     around: float
@@ -68,7 +69,7 @@ LIGHTINGS = (
 
 
 class Ellipsoid(NamedTuple):
-    """The points `centre + axes l` with `|l| <= 1`. `centre` is `[3]`. Columns of `axes` `[3, 3]` may be oblique."""
+    """The points `centre [3]` + `axes [3, 3]` l with |l| <= 1. The columns of `axes` need not be orthogonal."""
 
     centre: Floats
     axes: Floats
@@ -87,8 +88,8 @@ def ball(centre: ArrayLike, length: float, width: float, height: float) -> Ellip
 def rod(
     start: ArrayLike, end: ArrayLike, radius: float, thickness: float | None = None, across: ArrayLike = (0, 1, 0)
 ) -> Ellipsoid:
-    """An ellipsoid from `start` to `end`. It reaches `radius` from its middle along the unit vector `across`, and
-    `thickness` (by default `radius`) at right angles to `across` and to the line between the two points.
+    """An ellipsoid from `start` to `end`. Along the unit vector `across`, its surface is `radius` away from its centre.
+    Perpendicular to `across` and to the line from `start` to `end`, it is `thickness` (by default `radius`) away.
     """
     start, end, across = (np.asarray(vector, np.float64) for vector in (start, end, across))
     half = (end - start) / 2
@@ -98,7 +99,7 @@ def rod(
 
 
 def polar(start: ArrayLike, length: float, degrees: float) -> Floats:
-    """The point at distance `length` from `start`, in the forward direction (x) raised by `degrees`."""
+    """The point at distance `length` from `start`, in a direction that is `degrees` above the forward one (x)."""
     angle = np.deg2rad(degrees)
     return np.asarray(start) + length * np.array([np.cos(angle), 0, np.sin(angle)])
 
@@ -244,7 +245,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     nearest = np.full(u.size, np.inf)
     bright = np.full(u.size, light.background)
     for centre, axes in solid:
-        # In coordinates where the ellipsoid is the unit sphere, rays meet it at the smaller root of a t^2 + 2 b t + c.
+        # In coordinates where the ellipsoid is the unit sphere, a ray hits it at the smaller root of a t^2 + 2 b t + c.
         inverse = np.linalg.inv(axes)
         start, along = inverse @ (eye - centre), inverse @ rays
         a, b, c = (along**2).sum(axis=0), start @ along, start @ start - 1
@@ -265,8 +266,8 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Render stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` each: 0 to 4 (in smallNORB's order), 0 to 9, and 0 to 5.
-        azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
+        category, instance: `[N]` each, 0 to 4 (in smallNORB's order), and 0 to 9.
+        azimuth, elevation, lighting: `[N]` each, indices into `AZIMUTHS`, `ELEVATIONS` and `LIGHTINGS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for number, (c, i, a, e, k) in enumerate(zip(category, instance, azimuth, elevation, lighting, strict=True)):

@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
-Models are trained on some azimuths or elevations, the familiar ones, and tested on these and on all others (novel).
+Models are trained on some azimuths or elevations: the familiar ones. They are tested on these and on novel ones.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 
 FAMILIAR = {"azimuth": (300, 320, 340, 0, 20, 40), "elevation": (30, 35, 40)}
-"""Angles of training images, in degrees."""
+"""Angles of familiar viewpoints, in degrees."""
 NOVEL = {"azimuth": tuple(range(60, 281, 20)), "elevation": (45, 50, 55, 60, 65, 70)}
-"""Angles of images for testing only, in degrees."""
+"""Angles of novel viewpoints, in degrees."""
 STEPS = {"azimuth": 20, "elevation": 5}
 """Degrees between neighbouring viewpoints."""
 
 
 def is_familiar(degrees: NDArray[np.integer], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
     """Mask `[N]` of the images with a familiar viewpoint. All others are novel. `degrees [N]` are the values of the
-    factor `by`. `UserError` if an angle is unknown (-1) or neither familiar nor novel.
+    factor `by`. Raises `UserError` if an angle is unknown (-1), or neither familiar nor novel.
     """
     familiar = np.isin(degrees, FAMILIAR[by])
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
@@ -35,11 +35,12 @@ def is_familiar(degrees: NDArray[np.integer], by: Literal["azimuth", "elevation"
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """P pairs of images of the same toy in the same light, whose viewpoints differ only by one step (`STEPS`) of `by`.
+    """Find P pairs of images that differ only by one step (`STEPS`) of the angle `by`, which is azimuth or elevation.
     Returns the indices `[P, 2]` of the images before and after the step, sorted by the first index.
 
-    `labels` (classes) and the arrays in `factors` are `[N]`. `by` is azimuth or elevation. Azimuth 340 is next to 0. An
-    image of unknown viewpoint is in no pair. There are no pairs if `factors` lacks instance, lighting or an angle.
+    Both images show the same toy in the same lighting. `labels` (classes) and the arrays in `factors` are `[N]`. The
+    step from azimuth 340 leads to 0. Images of unknown viewpoint are in no pair. There are no pairs if `factors` lacks
+    instance, lighting, azimuth or elevation.
     """
     import pandas as pd
 

@@ -3,7 +3,8 @@
 The x axis points right, the y axis down. The outer edges of the canvas are at -1 and +1 (`align_corners=False`). A
 matrix M `[..., 2, 3]` maps a position in the input to a position in the output: out(M x) = in(x). So the output at u
 is sampled from the input at M^-1 u. If an image is rotated by R, all poses in it are multiplied by R from the left
-(`pipeline.layers.poses`). Shapes: B images of C channels. No function reads a value from a GPU, as this would stall it.
+(`pipeline.layers.poses`). Shapes: B images with C channels and S x S pixels. No function here copies a value from a
+GPU to the CPU, because the CPU would have to wait for it.
 """
 
 import torch
@@ -14,13 +15,13 @@ from pipeline.layers.poses import invert, rotation
 
 
 def shifts(pixels: Tensor, size: int) -> Tensor:
-    """Matrices `[B, 2, 3]` that move content by `pixels [B, 2]`, in (x, y) order, on a canvas `size` pixels wide."""
+    """Matrices `[B, 2, 3]` that translate images of width `size` by `pixels [B, 2]`, in (x, y) order."""
     linear = torch.eye(2, dtype=pixels.dtype, device=pixels.device).expand(*pixels.shape[:-1], 2, 2)
     return torch.cat([linear, (2 / size) * pixels[..., None]], dim=-1)
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Warp images by bilinear interpolation, with black outside them. Returns `[B, C, S, S]`, float32 in [0, 1].
+    """Warp images by bilinear interpolation. Pixels outside are black. Returns `[B, C, S, S]`, float32 in [0, 1].
 
     Args:
         images: `[B, C, S, S]`, uint8 (0..255) or float in [0, 1].
@@ -34,7 +35,7 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 
 
 def uniform_rotations(images: Tensor, angle: float, generator: torch.Generator) -> Tensor:
-    """Warps `[B, 2, 3]` that turn B images by angles, uniform in [-angle, +angle] degrees (document 000, Table 1)."""
+    """Matrices `[B, 2, 3]` that rotate images by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
     # Angles are drawn on the generator's device, so that a CPU generator gives the same warps on every device.
     angles = torch.empty(len(images), device=generator.device).uniform_(-angle, angle, generator=generator)
     return rotation(angles.to(images.device))
@@ -43,9 +44,9 @@ def uniform_rotations(images: Tensor, angle: float, generator: torch.Generator) 
 def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
     """Random warps `[B, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
-    A warp scales each axis by 0.8 to 1.2, shears by -0.2 to 0.2 (x moves by this share of y), turns by -20 to 20
-    degrees, and moves to any place where all ink stays on the canvas. All these numbers are drawn uniformly. A digit
-    that is too large for the canvas is put in the middle.
+    A warp scales each axis by 0.8 to 1.2, then shears (adds -0.2 to 0.2 times y to x), then rotates by -20 to 20
+    degrees. Then it translates the digit to any place where all its ink stays on the canvas. All these numbers are
+    drawn uniformly. Along an axis on which the digit is larger than the canvas, it is centred.
 
     Args:
         images: `[B, C, S, S]`. Pixels that are not exactly black are ink.
@@ -63,14 +64,14 @@ def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
     corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
     least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
     free = (2 - (most - least)).clamp_min(0)
-    place = draws[:, 4:] * free - free / 2  # the ink's middle, relative to the canvas's middle
+    place = draws[:, 4:] * free - free / 2  # centre of the ink; the canvas has its centre at 0
     return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
 
 
 def _ink_box(images: Tensor) -> tuple[Tensor, Tensor]:
     """The left and right edges `[B, 2]` and the top and bottom edges `[B, 2]` of images' ink, in canvas coordinates.
 
-    In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. A black image is treated as full of ink.
+    In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. In a black image, all pixels count as ink.
     """
     height = images.shape[-1]
     ink = (images != 0).any(dim=1)  # [B, H, H]

@@ -16,13 +16,13 @@ class Picture:
     """A figure on disk with its title and caption.
 
     Attributes:
-        name: file name without its ending.
+        name: file name without extension.
         caption: what to look for, in a few short sentences.
-        alt: what is drawn, for readers who cannot see it.
+        alt: text that describes the figure, for readers who cannot see it.
         records: provenance of every item whose results are drawn.
         document: number of the document that the figure belongs to, such as "000"; empty if there is none.
         code: function that draws the figure, such as "pipeline/report/equivariance.py#summary"; empty if not known.
-        film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
+        film: the film that the page shows instead of the figure, as JSON (`drawing.films`); empty if there is none.
         uri, width: the image as a data URI and its width in CSS pixels, both set by `page.figures.load_figure`.
     """
 
@@ -45,13 +45,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawing(Picture):
-    """A figure that is drawn when `figure` is called."""
+    """A figure that is not yet drawn. Calling `figure` draws it."""
 
     figure: Callable[[], Figure]
 
     @in_house_style
     def write_pdf(self, path: Path) -> None:
         """Draw the figure into the PDF file `path`. The same data give the same bytes."""
-        content = BytesIO()  # in memory: on a full disk, matplotlib's error for a file would not name the cause
+        content = BytesIO()  # not a file: on a full disk, matplotlib's error would not name the cause
         self.figure().savefig(content, format="pdf", metadata={"Title": self.title, "CreationDate": None})
         path.write_bytes(content.getvalue())

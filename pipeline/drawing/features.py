@@ -1,4 +1,4 @@
-"""Names of the sets of features that probes read, for tables and for descriptions of figures."""
+"""Names of the sets of features on which probes are trained, for tables and for descriptions of figures."""
 
 NAMES = {
     "t0": "t0",
@@ -14,5 +14,5 @@ NAMES = {
 
 
 def name_of(features: str) -> str:
-    """The name of the set with the key `features`. A set without a name is named by its key."""
+    """The name in `NAMES` of the set of features with the key `features`; the key itself if it is not in `NAMES`."""
     return NAMES.get(features, features)

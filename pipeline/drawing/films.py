@@ -1,5 +1,7 @@
-"""Films are sequences of pictures with a slider, for the page. A film shows a rotated image with the parts that a model
-finds, or the iterations of routing. Routing can also be drawn as a figure (`strip`).
+"""Films for the page: sequences of pictures with a slider.
+
+A film shows either a rotated image with the parts that a model finds, or the iterations of routing. The iterations can
+also be drawn as a figure (`strip`).
 """
 
 import base64
@@ -21,7 +23,7 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours in maps of shares: `DARK` for a share of 0, `BRIGHT` for the film's largest. They differ in lightness."""
+"""Colours of shares in maps: `DARK` for 0, `BRIGHT` for the film's largest share. They also differ in lightness."""
 _SIDE, _EDGE = 112, 4
 """In pixels: the approximate side of a map in `strip`, and the width of the edge around the map of the right class."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
@@ -39,8 +41,8 @@ def turning(
     Args:
         values: angles of the slider, `[N]`, degrees.
         series: each series' name, such as "input", and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: corners (x, y) of the frames of P parts, `[N, P, 4, 2]`. In a picture, x and y go from -1 to 1, y down.
-            The upper edge of a frame joins its first two corners.
+        frames: corners (x, y) of the frames of P parts, `[N, P, 4, 2]`. In a picture, x goes from -1
+            (left) to 1, y from -1 (top) to 1. The first two corners are the ends of a frame's upper edge.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
@@ -109,7 +111,7 @@ class RoutingFilm:
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
-        """Words for an iteration (the first is 1), such as "equal shares" or "after update 2, the network's last"."""
+        """A label for an iteration (counted from 1), such as "equal shares" or "after update 2, the network's last"."""
         update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
             return f"{update}, the network's last"
@@ -153,8 +155,8 @@ class RoutingFilm:
 
 
 def strip(film: RoutingFilm) -> Figure:
-    """Draw a row for each image and iteration: the image, then for each class a map of the shares assigned to it. The
-    right class's map has an orange edge. A row's label has the iteration, the most active class and its activation.
+    """Draw a row for each image and iteration: the image, and for each class a map of the shares assigned to it. The
+    correct class's map has an orange edge. A row's label has the iteration, the most active class and its activation.
     """
     parts, shares = film.positions()
     rows = []
@@ -168,11 +170,12 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. `parts [X]`, the activations, set
-    the squares' areas. `shares [X]`, in [0, 1], set their brightness. If the class is `right`, the edge is orange.
+    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. A square's area is proportional
+    to the position's activation in `parts [X]`. Its colour shows the position's share in `shares [X]`, divided by the
+    film's largest share. If `right` is true (the class is correct), the picture has an orange edge.
     """
     side = round(len(parts) ** 0.5)
-    pixels = max(8, _SIDE // side)  # side of the cell of a position
+    pixels = max(8, _SIDE // side)  # side of the cell in which a position's square is drawn
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
     inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
     squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)

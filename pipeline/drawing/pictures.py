@@ -1,4 +1,4 @@
-"""Figures made of images: rows of equal cells on one canvas, drawn pixel by pixel without smoothing."""
+"""Figures that consist of rows of images of equal size. The pixels are drawn without interpolation."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ MOST_COLUMNS, MOST_ANGLES = 16, 13
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
 """Maximum numbers of images per class, and of classes, in `preview`. A user's own data may have a thousand classes."""
-_LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
+_LABEL_WIDTH = 0.95  # inches: minimum width of the labels to the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches: approximate width of a character and height of a line in headings
 _PAD = 3  # points between the images and their labels
 
@@ -20,7 +20,7 @@ _PAD = 3  # points between the images and their labels
 def mosaic(rows: Sequence[np.ndarray]) -> np.ndarray:
     """One RGB picture of `rows` of images. A row is an array `[N, h, w]` (grey) or `[N, h, w, 3]`, in [0, 1].
 
-    All images have the same size. Neighbours have `GAP` white pixels between them.
+    All images have the same size. Between neighbouring images, `GAP` pixels are white.
     """
     height, width = rows[0].shape[1:3]
     columns = max(len(row) for row in rows)
@@ -39,7 +39,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     Args:
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1], all of the same size.
         columns: one heading per column, of one or several lines.
-        names: what the headings mean, such as "part", drawn to their left. It has as many lines as each heading.
+        names: what the headings mean, such as "part", drawn to the left of them. It has as many lines as a heading.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)
@@ -59,8 +59,8 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
-        # Names have as many lines as the headings and the same font size, so that each name is beside its line.
-        # Images are at the left ("W") of their axes' box. Otherwise, the layout would reserve the wrong room for names.
+        # `names` has as many lines as a heading, and the same font size, so that the lines of both are level.
+        # "W" puts the picture at the left of the axes' box. Without it, the layout reserves wrong space for `names`.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
@@ -75,7 +75,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) ->
     """One image rotated step by step, with a row for each kind of picture, such as input and reconstruction.
 
     Args:
-        angles: `[N]` degrees. If there are more than `MOST_ANGLES`, only so many are drawn, evenly spaced.
+        angles: `[N]`, in degrees. If there are more than `MOST_ANGLES`, that many are drawn, evenly spaced.
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))
@@ -84,7 +84,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) ->
 
 
 def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
-    """The templates of P parts above their alpha channels, both `[P, h, w]` in [0, 1], at most 16 parts in a row."""
+    """Draw the templates of P parts above their alpha channels, both `[P, h, w]` in [0, 1], up to 16 parts in a row."""
     rows = []
     for first in range(0, len(values), MOST_COLUMNS):
         block = slice(first, first + MOST_COLUMNS)

@@ -1,7 +1,7 @@
-"""The house style of every figure: one palette, one font, and the same bytes for the same data.
+"""The style of every figure: one palette and one font. The same data give files with the same bytes.
 
-The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. Colours of
-features and systems are in other modules, because every edit of this module re-runs the stage `preprocess`.
+The palette is by Okabe and Ito (2008). Readers with any common form of colour blindness can tell its colours apart.
+Colours of features and systems are in other modules, as DVC runs `preprocess` again after every edit of this module.
 """
 
 import io
@@ -75,7 +75,7 @@ in_house_style = matplotlib.rc_context(RC)
 
 
 def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `columns` plots side by side, `width` and `height` in inches, made without pyplot's global state."""
+    """A figure of `width` x `height` inches with `columns` plots side by side, made without pyplot's global state."""
     figure = Figure(figsize=(width, height))
     axes = figure.subplots(1, columns, squeeze=False, **options)
     return figure, list(axes[0])
@@ -83,7 +83,7 @@ def panels(columns: int, height: float, width: float = WIDTH, **options: Any) ->
 
 @in_house_style
 def to_bytes(figure: Figure, kind: Kind) -> bytes:
-    """The bytes of the figure's file. The same data give the same bytes: there are no dates and no random ids."""
+    """The figure as the bytes of a file. It has no date and no random ids, so the same data give the same bytes."""
     buffer = io.BytesIO()
     left_out = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict.fromkeys(left_out))
@@ -91,7 +91,7 @@ def to_bytes(figure: Figure, kind: Kind) -> bytes:
 
 
 def _with_a_palette(png: io.BytesIO) -> bytes:
-    """The PNG file with 256 colours. It has less than half the size, and looks the same."""
+    """Reduce a PNG file to 256 colours. The result has less than half the size, and looks the same."""
     smaller = io.BytesIO()
     with Image.open(png) as picture:
         reduced = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)

@@ -17,7 +17,7 @@ class Table:
     """A table in two forms.
 
     Attributes:
-        name: file name without its ending.
+        name: file name without extension.
         data: the numbers, for the CSV file.
         shown: the table as text, for the page.
         records: provenance of every item in the table.
@@ -52,7 +52,8 @@ def sources(records: Sequence[Record]) -> str:
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
     """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or only the mean if `n` is 1. Empty
-    for None. A standard error is shown for any `n`. It and its mean have two decimals (three for means below 0.095).
+    for None. If `sd` is a standard error, it is shown for any `n`, and both numbers have two decimals instead (three if
+    the mean is below 0.095).
     """
     if number is None:
         return ""
@@ -82,8 +83,8 @@ Heads = dict[str, tuple[str, int]]
 
 
 def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The number for each column of `heads`, found under the keys `place` and the column's name (without `_percent`).
-    If the heading has "(%)", the number is multiplied by 100.
+    """The number for each column of `heads`, found in `numbers` under the keys `place` and the column's name (without
+    `_percent`). If the heading has "(%)", the number is multiplied by 100.
     """
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
@@ -123,7 +124,7 @@ def measured_table(
 def tables_of(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Mapping[str, Iterable[Row]]
 ) -> list[Table]:
-    """A table for each group of `rows`, such as a data set. The table's name and title end with the group's name."""
+    """A table for each group in `rows`, such as a data set. The table's name and title end with the group's name."""
     return [
         table
         for group, each in rows.items()

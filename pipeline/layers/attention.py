@@ -18,7 +18,7 @@ _SOURCE = Path(__file__).with_name("attention.cpp")
 _LANES = 8
 """The kernel needs heads whose width (`width / heads`) is a multiple of this number."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
-"""Layers of a block, in the order of the gradients that the kernel writes: each layer's weight, then its bias."""
+"""The layers of a block, in the kernel's order of their gradients. Each layer's weight comes before its bias."""
 
 
 class PerElement(nn.Module):
@@ -38,7 +38,7 @@ class PerElement(nn.Module):
 
 
 class PerElementMLP(nn.Sequential):
-    """A separate MLP with one hidden layer for each element: `[B, count, inputs] -> [B, count, outputs]`."""
+    """For each element, a separate MLP with one hidden layer: `[B, count, inputs] -> [B, count, outputs]`."""
 
     def __init__(self, count: int, inputs: int, hidden: int, outputs: int, last_gain: float = 1.0) -> None:
         super().__init__(
@@ -47,8 +47,8 @@ class PerElementMLP(nn.Sequential):
 
 
 class AttentionPooling(nn.Module):
-    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. The weights of
-    positions are the softmax of the last channel over space. The other channels are summed with these weights.
+    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. The softmax of
+    the last channel over positions gives weights. With these, the other channels are summed over positions.
 
     `[B, channels, H, W] -> [B, parts, features]`.
     """
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # The input is summed over space before it is mapped to features: one product per part, not per position. The
-        # result is the same, because a part's shares over space sum to 1. Scores have no bias: softmax would cancel it.
+        # The input is summed over positions before it is mapped to features, so that one product per part suffices. The
+        # result is the same, because a part's shares sum to 1. The bias of scores is left out: softmax would cancel it.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -72,9 +72,9 @@ class AttentionPooling(nn.Module):
 class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
-    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. Lee et
-    al. put LayerNorm after attention and after feed-forward (post-norm). With a stack of eight post-norm blocks, the
-    object encoder gives the same output for every image, and training does not change this.
+    LayerNorm is applied before attention and before the feed-forward layer (pre-norm), so that the residual path leaves
+    X unchanged. Lee et al. apply it after both (post-norm). With a stack of eight post-norm blocks, the object encoder
+    gives the same output for every image, and training does not change this.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -117,7 +117,7 @@ class InducedSetAttentionBlock(nn.Module):
 
 class SetTransformer(nn.Module):
     """Maps a set of n elements to a fixed number of codes: `[B, n, width] -> [B, outputs, code]`. ISABs are followed by
-    attention with one learned query (seed) per output, and a linear map. The order of the elements has no effect.
+    attention with one learned query (seed) per output, and a linear map. The order of the elements does not matter.
     """
 
     def __init__(self, width: int, heads: int, inducing: int, blocks: int, outputs: int, code: int) -> None:
@@ -149,8 +149,8 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """Compute `block.plain_forward(x, y)`, `[B, n, d]`, by the kernel. The inputs must be `supported`. `form` is the
-    compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory is too small.
+    """Compute `block.plain_forward(x, y)`, `[B, n, d]`, with the kernel. The inputs must be `supported`. `form` is the
+    compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory runs out.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps
@@ -183,7 +183,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
-    """The kernel's `struct Block`. `parameters` are in the order of `_PARTS`. In the struct, norms come first."""
+    """The kernel's `struct Block`. `parameters` are in the order of `_PARTS`. The struct has the norms' first."""
     half = len(parameters) // 2
     pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
     return kernels.struct(

@@ -1,6 +1,6 @@
 """Classification losses on the activations or lengths of class capsules.
 
-Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`. Each function returns the loss of every image `[B]`.
+Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`. Each function returns one loss per image, `[B]`.
 """
 
 import torch

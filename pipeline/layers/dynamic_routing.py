@@ -1,11 +1,11 @@
-"""Routing by agreement (document 001, equations 1-2; Sabour et al. 2017): capsules vote for those of the layer above.
+"""Routing by agreement (document 001, equations 1-2; Sabour et al. 2017): capsules vote for those in the layer above.
 
 Shapes: B images, m capsules of d numbers, and n capsules of D numbers in the layer above. Transformations are
 `[m, d, n, D]`, votes `[B, n, m, D]`, logits and weights `[B, n, m]`.
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on so few images
 at a time that their votes fit in the cache. The backward pass computes votes again instead of storing them. The
-gradient with respect to votes is a sum over iterations. One matrix product computes it, and stores only the sum.
+gradient with respect to votes is a sum over iterations. One matrix product computes this sum without storing its terms.
 """
 
 import torch
@@ -117,7 +117,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """Gradient with respect to vectors x `[..., D]`, given that with respect to squash(x) = x |x| / (1 + |x|^2)."""
+    """Gradient with respect to vectors x `[..., D]`. `gradient` is with respect to squash(x) = x |x| / (1 + |x|^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

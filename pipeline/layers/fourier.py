@@ -23,7 +23,8 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
 
     Returns:
         for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`. A transform times
-        inverse, summed over frequencies and parts, gives back its first `outputs x outputs` points.
+        inverse, summed over frequencies and over real and imaginary parts, gives back the values of the points in the
+        first `outputs` rows and columns.
     """
     half = [(i, j) for i in range(n) for j in range(n // 2 + 1) if 0 < 2 * j < n or 2 * i <= n]
     frequencies = torch.tensor(half, dtype=torch.float64)
@@ -31,10 +32,10 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Numbers near 1e-17 become 0: denormal products with them would take a quarter of a training step's time.
+        # Rounds numbers near 1e-17 to 0. Otherwise, denormal products would take a quarter of a training step's time.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
-    counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2 if the complex conjugate is left out
+    counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2 if the conjugate frequency is left out, else 1
     return transform(n), transform(kernel), transform(outputs) * counts[:, None, None] / n**2
 
 
@@ -49,7 +50,7 @@ class FourierConvolution(ChannelsLastConvolution):
         outputs, kernel = (x.shape[-1] - k) // s + 1, -(-k // s)
         n = outputs + kernel - 1
         for_inputs, for_kernels, inverse = (part.to(x) for part in _transforms(n, kernel, outputs))
-        more = n * s - x.shape[-1]  # rows and columns to pad; negative if no kernel covers the last ones
+        more = n * s - x.shape[-1]  # rows and columns to pad, or to cut off (if negative) because no kernel covers them
         x = F.pad(x.permute(0, 2, 3, 1), (0, 0, 0, more, 0, more)).reshape(images, n, s, n, s, channels)
         x = for_inputs.flatten(0, 1) @ x.permute(1, 3, 0, 2, 4, 5).reshape(n**2, -1)
         x = x.view(len(inverse), 2 * images, -1)  # (f, 2 * images, phases * channels), real parts before imaginary

@@ -1,4 +1,4 @@
-"""Operations on the input of networks, images `[B, C, S, S]`: standardisation, convolution and crops."""
+"""Operations on images `[B, C, S, S]`, the input of networks: standardisation, convolution and crops."""
 
 import torch
 import torch.nn.functional as F
@@ -16,16 +16,16 @@ def standardise(images: Tensor) -> Tensor:
 
 
 class ChannelsLastConvolution(nn.Module):
-    """A convolution whose kernels are stored with channels last. PyTorch then also computes with channels last.
-    This is faster, and the numbers of a capsule (channels at one position) are side by side in memory.
+    """A convolution whose kernels are stored with channels last. PyTorch then also stores the output with
+    channels last. This is faster, and the numbers of a capsule (channels at one position) are adjacent in memory.
     """
 
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
     ) -> None:
         super().__init__()
-        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # has the initial values
-        # Not `contiguous()`: with one channel it would return its argument, whose strides are channels-first.
+        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # only for its initial values
+        # `contiguous()` would not do: with one channel, it returns its argument, whose strides are channels-first.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
@@ -54,14 +54,14 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """Move images' content, then cut out `crops`, in one bilinear resampling. Returns `[B, C, size, size]`, float32.
+    """Warp images, then cut out `crops`, with one bilinear interpolation. Returns `[B, C, size, size]`, float32.
 
-    The matrices `[B, 2, 3]` map positions before the move to positions after it. Positions are in pixels from the
-    images' middle, x to the right and y down. Beyond the images' edges, the pixels at the edge are repeated.
+    The matrices `[B, 2, 3]` map positions before the warp to positions after it. Positions are in pixels from the
+    centre of an image, x to the right and y down. Beyond the edges of an image, its edge pixels are repeated.
     """
     count, channels, side, _ = images.shape
-    # Coordinates in the crop, in [-1, 1], become pixels from the image's middle, then positions before the move, then
-    # coordinates in the image, in [-1, 1].
+    # `sampling` maps coordinates in the crop, in [-1, 1], to pixels from the image's centre, then to positions before
+    # the warp, then to coordinates in the image, in [-1, 1].
     linear = torch.eye(2, device=images.device).expand(count, 2, 2) * (size / 2)
     middle = places.flip(-1).float() + (size - side) / 2
     sampling = compose(invert(matrices), torch.cat([linear, middle[..., None]], -1)) * (2 / side)

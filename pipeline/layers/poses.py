@@ -1,9 +1,9 @@
 """Affine poses in the plane.
 
-A pose maps a capsule's local frame to the image's frame, for objects and parts alike. In a frame, both coordinates
+The pose of a capsule (an object or a part) maps the capsule's frame to the image's frame. In a frame, both coordinates
 go from -1 to 1, x to the right and y down. A pose is a 2x3 matrix [L | b] that maps a point p to L p + b. Capsules
 store the offset `A` of a pose from the identity, pose = I + A, as six numbers, row by row (document 000, section 2.1).
-Rotating the image by R multiplies every pose from the left: I + A becomes R (I + A).
+If the image is rotated by R, every pose is multiplied by R from the left: I + A becomes R (I + A).
 """
 
 import math
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 POSE_SIZE = 6
-"""How many numbers a pose has."""
+"""Number of values in a pose."""
 
 _SMALLEST_DETERMINANT = 1e-3
 
@@ -72,7 +72,7 @@ def spread(count: int, scale: float) -> Tensor:
     side = math.isqrt(count - 1) + 1
     ticks = torch.linspace(-0.5, 0.5, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    # If there are fewer frames than grid points, they are spread evenly over the grid: no side of it stays empty.
+    # If there are fewer frames than grid points, frames are spread evenly, so that no side of the grid is left empty.
     places = torch.linspace(0, side * side - 1, count).round().long()
     matrix = torch.zeros(count, 2, 3)
     matrix[:, 0, 0] = matrix[:, 1, 1] = scale

@@ -45,7 +45,7 @@ def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
     """Draw templates at poses `A [B, P, 6]` by bilinear interpolation, with 0 outside a template.
 
     Returns layers `[B, P, C, size, size]`. Templates are `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own
-    templates. A pose maps a template's frame to the image: at x, a layer has its template's value at (I + A)^-1 x.
+    templates. A pose maps a template's frame to the image: the layer at x equals the template at (I + A)^-1 x.
     """
     return sample_templates(templates, sampling_points(A, size))
 
@@ -82,7 +82,7 @@ def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
 
 
 def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """The images of `render`, always computed by PyTorch's operators."""
+    """The images of `render`, always computed with PyTorch's operators."""
     colour, alpha = templates.unbind(1)
     # Interpolation is linear, so presences can multiply the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)
@@ -90,7 +90,7 @@ def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> T
 
 
 def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
-    """Whether the kernel can be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`."""
+    """Whether the kernel supports templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`."""
     return (
         A.device.type == "cpu"
         and templates.dtype == A.dtype == presence.dtype == torch.float32
@@ -105,8 +105,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
 def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
-    """Compute `plain_render(templates, A, presence, size)` by the kernel. The inputs must be `supported`. `form` is the
-    compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory runs out.
+    """Compute `plain_render(templates, A, presence, size)` with the kernel. The inputs must be `supported`. `form` is
+    the compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory runs out.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

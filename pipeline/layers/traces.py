@@ -10,9 +10,10 @@ Sites = dict[str, dict[str, Any]]
 
 
 def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
-    """The sites of the model, run with the guide's samples, and the sites of the guide. Sample sites have `log_prob`.
+    """Run the guide, then the model with the guide's samples. Returns the sites of both, the model's first.
 
-    Pyro's `Trace_ELBO` adds up the same terms, but turns each into a Python number, for which it waits for the GPU.
+    Sample sites have `log_prob`. Pyro's `Trace_ELBO` adds up the same terms, but converts each of them to a Python
+    number. Each conversion has to wait for the GPU.
     """
     q = poutine.trace(guide).get_trace()
     p = poutine.trace(poutine.replay(model, trace=q)).get_trace()

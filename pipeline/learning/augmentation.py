@@ -12,9 +12,9 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """Warp or crop uint8 images `[B, C, S, S]`. Returns floats `[B, C, s, s]`, s being the crop's side, or S without
-    crops. Values are in [0, 1], unless `gain` or `offset` changes the brightness. If `training` is false, the warps of
-    `AugmentationParams` are still random, but with `CropParams` images are only cropped, at the centre.
+    """Warp or crop uint8 images `[B, C, S, S]`. Returns floats `[B, C, s, s]`, where s is the side of the crop
+    (S without crops). Values are in [0, 1], unless `gain` or `offset` changes the brightness. If `training` is false,
+    the warps of `AugmentationParams` are still random, but `CropParams` only cut out the central crop.
     """
     if isinstance(augmentation, CropParams):
         if not training:
@@ -26,8 +26,8 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     if augmentation.shift:
         pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
-            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely.
-            # Halves are rounded to even numbers: +-(shift + 1/2) can become +-(shift + 1), so numbers are clamped.
+            # Shifts are uniform in [-shift - 1/2, shift + 1/2] before rounding, so that all whole shifts are equally
+            # likely. `round` rounds halves to even numbers: +-(shift + 1/2) can become +-(shift + 1), which is clamped.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = poses.compose(warps.shifts(pixels, images.shape[-1]), matrices)
@@ -35,9 +35,9 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 
 
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Random crops of images `[B, C, S, S]` with changed brightness, warped if `augmentation.warps`."""
+    """Cut images `[B, C, S, S]` at random places, warp them if `augmentation.warps`, and change their brightness."""
     B, size = len(images), augmentation.crop
-    # Two numbers for the place, one for gamma. The fourth is unused, but old results depend on how many are drawn.
+    # Two numbers are for the place, one is for gamma. Drawing the unused fourth keeps later random numbers unchanged.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
@@ -53,7 +53,7 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
 
 
 def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`, in pixels. They scale, shear, turn and move."""
+    """Random matrices `[count, 2, 3]`, in pixels, for `warped_crops`. They scale, shear, rotate and translate."""
     draws = 2 * torch.rand(count, 6, generator=generator, device=generator.device) - 1
     scale, aspect = augmentation.scale * draws[:, 0], augmentation.aspect * draws[:, 1]
     shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)

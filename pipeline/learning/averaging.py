@@ -1,4 +1,4 @@
-"""Averages of the weights over training: polynomial-decay averaging (Shamir and Zhang 2013, section 4).
+"""Averages of the weights over training steps: polynomial-decay averaging (Shamir and Zhang 2013, section 4).
 
 After step t, with the weights w_t,
 
@@ -6,8 +6,9 @@ After step t, with the weights w_t,
 
 The share of the weights w_s in the average is about proportional to s^p. This is an exponential moving average whose
 horizon grows with training: the mean age of the averaged weights is always `window * t` steps. An average with a fixed
-decay rate needs a new rate for each number of epochs and batch size, and a correction for its initial values. With
-polynomial decay, `window` has the same meaning in shortened trainings. The initial weights have no share, as c_1 = 1.
+decay rate needs another rate if the number of epochs or the batch size changes, and a correction for its initial
+values. With polynomial decay, `window` means the same in a training of any length. The initial weights have no share in
+the average, because c_1 = 1.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,6 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Include the parameters as they are after `step` (the first is 1). Does not wait for the device."""
+        """Include the parameters after step number `step` (counted from 1). Does not wait for the device."""
         share = (self._power + 1) / (step + self._power)
         torch._foreach_lerp_(list(self.averaged.values()), list(self._parameters.values()), share)

@@ -1,8 +1,8 @@
-"""Stores trained weights, and checkpoints during training: named tensors with a JSON header in one safetensors file.
+"""Stores trained weights, and checkpoints of trainings, in safetensors files with a JSON header.
 
-A training's fingerprint is a hash of its settings, data and code. It is the name of the folder with the training's
-checkpoint. So a training with a changed setting never uses an old checkpoint. If the setting is changed back, the old
-checkpoint is used again.
+A training's fingerprint is a hash of its settings, data and code. The fingerprint is also the name of the folder of
+its checkpoint. So a training with a changed setting never uses an old checkpoint. If the setting is changed back, the
+old checkpoint is used again.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ _HEADER = "capsules"
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError` if this fails.
 
-    The tensors' `sha256` is added to the header and checked when they are loaded. The file format itself would not
-    detect a changed number.
+    This function adds the tensors' `sha256` to the header, and `load_tensors` checks it. The file format itself would
+    not detect a changed number.
     """
     detached = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     header = {**header, "sha256": tensors_sha256(detached)}
@@ -52,7 +52,7 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load tensors, and their header with the `sha256`. Raises `UserError` for a missing, damaged or foreign file."""
+    """Load tensors and header. Raises `UserError` if the file is missing, damaged or not from `save_tensors`."""
     if not path.exists():
         raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
@@ -88,7 +88,7 @@ class Checkpoint:
     """The latest state of one training, in a file that is replaced atomically. The name of its folder is the training's
     fingerprint `key`.
 
-    At least `interval` seconds pass between two saves, so that they cost little time. Forced saves do not wait.
+    At least `interval` seconds pass between two saves, so that saving takes little time. Forced saves do not wait.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
@@ -97,14 +97,14 @@ class Checkpoint:
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The last saved tensors and JSON state, or None if there is no checkpoint. Raises as `load_tensors`."""
+        """The last saved tensors and JSON state, or None without a file. Raises `UserError` if the file is damaged."""
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, device)
         return tensors, header["state"]
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Save `tensors` and the JSON `state`. Without `force`, do nothing for `interval` seconds after a save."""
+        """Save `tensors` and the JSON `state`. Without `force`, saves are at least `interval` seconds apart."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

@@ -27,7 +27,7 @@ class Model(nn.Module):
     """Metrics that are not means over images. They can be compared only between batches of equal size."""
 
     keeps_last: ClassVar[bool] = False
-    """Whether training keeps the parameters of the last epoch, not of the epoch with the lowest validation loss."""
+    """Whether training keeps the last epoch's parameters instead of those with the lowest validation loss."""
 
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
@@ -47,11 +47,11 @@ class Model(nn.Module):
         """
 
     def beginning_images(self, epoch: int) -> int:
-        """Maximum number of training images that `begin_epoch` uses before `epoch`. The first epoch is 0."""
+        """Maximum number of training images passed to `begin_epoch` before epoch number `epoch` (counted from 0)."""
         return 0
 
     def begin_epoch(self, images: Tensor) -> None:
-        """Change the model before an epoch, from images `[B, C, S, S]`. Not called if `beginning_images` is 0."""
+        """Change the model before an epoch, using images `[B, C, S, S]`. Not called if `beginning_images` is 0."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Set parameters that have no gradient, such as the means and variances of batch norm, from training images
@@ -91,5 +91,5 @@ class EvaluationInputs:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of parameters that training changes by gradients."""
+    """Number of parameters that are trained by gradient descent."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

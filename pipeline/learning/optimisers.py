@@ -1,7 +1,7 @@
-"""Optimisers by their names in params.yaml.
+"""The optimisers that can be chosen in params.yaml.
 
-They are not subclasses of `torch.optim.Optimizer`, whose constructor imports torch's compiler (`torch._dynamo`). This
-import takes a second, longer than some trainings. Adam calls torch's function `adam`.
+They are not subclasses of `torch.optim.Optimizer`, because its constructor imports torch's compiler (`torch._dynamo`).
+This import takes a second, longer than some trainings. `Adam` calls torch's function `adam`.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ class Optimiser:
 
 
 class Adam(Optimiser):
-    """Adam with the defaults of `torch.optim.Adam`, and the same results to the bit."""
+    """Adam with the defaults of `torch.optim.Adam`. It gives the same results, bit for bit."""
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
@@ -59,7 +59,7 @@ class RMSProp(Optimiser):
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
 
     Here, s starts at 1. torch's RMSProp differs in three points, and a tuned step size depends on them. In torch, s
-    starts at 0, eps is added outside of the root, and a change of lr rescales the whole velocity at once.
+    starts at 0, eps is added to the root, and lr multiplies the whole velocity, also what earlier steps added to it.
     """
 
     decay = momentum = 0.9

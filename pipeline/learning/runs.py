@@ -25,7 +25,7 @@ from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
-"""Builds a new model from a run and the side, in pixels, of its data set's images (`systems.build_model`)."""
+"""Builds a new model, given a run's settings and the side of its images in pixels (`systems.build_model`)."""
 
 SUMMARY = "model.json"
 _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
@@ -34,7 +34,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a stage's trainings share. `code` returns a hash of the code that trains a given system."""
+    """What all trainings of a stage share. `code` returns a hash of the code that trains the given `variant`."""
 
     build: BuildModel
     device: torch.device
@@ -57,13 +57,13 @@ def train_run(
     """Train all replicas of a run. A training that was interrupted continues from its checkpoint. Returns the result of
     `train`, and the model of each replica in evaluation mode.
 
-    If `run.held_out` is set, the held-out images are for validation. A random sample of the other images is not
-    trained on, but added to `watched` under the name `KNOWN`.
+    If `run.held_out` is set, the held-out images are for validation. A random sample of the other images is not used
+    for training, but is added to `watched` under the name `KNOWN`.
 
     Args:
         data: a text that identifies the images. A checkpoint made with other data is not used.
-        tracked: records every epoch, also the epochs before an interruption.
-        title, start, frozen: as for `train`.
+        tracked: the tracked run, which records every epoch, also those before an interruption.
+        title, start, frozen: see `train`.
         watched: images and classes, by name. The model is measured on them after every epoch.
         part: the prefix of metric names, such as "pixel_sd=0.1", if the tracked run has several trainings.
 
@@ -95,7 +95,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. With one seed, track them as `<name>`, and leave out the speed."""
+        """Track metrics under `<name>/<replica>`. If there is one seed, use `<name>`, and leave out the speed."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -114,8 +114,9 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its table is the history without speeds. Its numbers are the metrics of the best epochs
-    on validation and any `KNOWN` images, the best epochs, counts of epochs and parameters, seconds, and speed.
+    """The result of a training. Its table is the history without speeds. Its numbers are the best epochs, the metrics
+    at these epochs on the validation images and on `KNOWN` images (if there are any), the numbers of epochs and of
+    parameters, the seconds, and the speed.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -141,7 +142,7 @@ def best_rows(trained: Trained) -> pd.DataFrame:
 
 
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
-    """The same models, typed as a list of `kind`. All must be of this class."""
+    """The same models, typed as a list of `kind`. All must be instances of this class."""
     typed = [model for model in models if isinstance(model, kind)]
     assert len(typed) == len(models)
     return typed
@@ -191,7 +192,7 @@ def load_run(
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # A setting that is younger than the training gets its default, with which the code does what it did then.
+        # A setting that was added after the training gets its default value, with which the code works as before.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
@@ -206,5 +207,5 @@ def load_run(
         loaded.append(parameters)
     try:
         return _models(build(run, image_size).to(device), loaded)
-    except RuntimeError as error:  # the weights' names or shapes are not the model's
+    except RuntimeError as error:  # names or shapes of weights differ from the model's
         raise UserError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None

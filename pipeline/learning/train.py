@@ -42,10 +42,10 @@ class Trained:
     """The result of a training.
 
     Attributes:
-        parameters: those of each replica at the epoch of lowest validation loss (or the last if `Model.keeps_last`).
+        parameters: the parameters of each replica after its best epoch.
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and `Task.watched`.
-        best_epoch: for each replica, the epoch whose parameters are kept.
+        best_epoch: for each replica, the epoch with the lowest validation loss (the last epoch if `Model.keeps_last`).
         seconds: time of training and evaluation, summed over replicas. It includes the time before an interruption.
     """
 
@@ -112,7 +112,7 @@ def train(
 
 @dataclass
 class _Loop:
-    """The training of one seed. Batches, noise and (without `start`) initial values depend on this seed alone."""
+    """The training of one seed. Batches, noise and initial values (without `start`) depend only on this seed."""
 
     task: Task
     replica: int
@@ -134,7 +134,7 @@ class _Loop:
             self.model = task.build().to(self.device)
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
-        # `Model.begin_epoch` or `Model.end_epoch` sets parameters without a gradient.
+        # Parameters without a gradient. `Model.begin_epoch` or `Model.end_epoch` sets their values.
         self.statistics = {name for name, value in self.parameters.items() if not value.requires_grad} - set(frozen)
         self.frozen_values = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
@@ -225,7 +225,7 @@ class _Loop:
         if asked := min(self.model.statistics_images, total):
             self.evaluated.end_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator), batch)
             _copy({name: self.evaluated_parameters[name] for name in self.statistics}, self.parameters)
-        table = torch.stack(recorded).double().cpu().numpy()  # the only wait for the device while training
+        table = torch.stack(recorded).double().cpu().numpy()  # the only wait for the device in an epoch's training
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
 
     def _learning_rate(self, epoch: float) -> float:
@@ -236,7 +236,7 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """UserError if metrics `[steps]` are not all finite. Its message says `where`, by default the step."""
+        """Raise `UserError` if a metric `[steps]` is not finite. The message says `where`, by default at which step."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:
@@ -250,7 +250,7 @@ class _Loop:
 
     @torch.no_grad()
     def _measure(self, all_images: Tensor, labels: Tensor) -> dict[str, NDArray[np.float64]]:
-        """Metrics by name on images that are not trained on, with the same warps and noise at every epoch."""
+        """Metrics by name on images that are not used for training, with the same warps and noise in every epoch."""
         generator = torch.Generator(self.device).manual_seed(_VALIDATION_SEED)
         images = augment(all_images, self.task.augmentation, generator, training=False)
         noise = self.evaluated.draw_noise((len(images),), generator)
@@ -293,7 +293,7 @@ class _Loop:
             self.optimiser.state[self.trained[name]][key] = value.cpu() if key == "step" else value
         for name in _STATE:
             setattr(self, name, state[name])
-        # The seed may have had another index among the seeds when the checkpoint was saved.
+        # When the checkpoint was saved, this seed may have had another index in the list of seeds.
         self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history:
             self.on_epoch(row)

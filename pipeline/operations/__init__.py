@@ -1,1 +1,1 @@
-"""Commands around the pipeline: run it in parallel, publish and export results, show tracked runs."""
+"""Commands that run the pipeline in parallel, publish and export its results, and show tracked runs."""

@@ -1,8 +1,8 @@
-"""Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
+"""Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate).
 
-A crate is a folder with metadata. Figures are drawn as PDF. If a figure's arrays are missing, the crate has the file
-that was drawn before, unless the results have changed since then. Tables are CSV and LaTeX. Each figure and table has
-metadata: its title and caption, and the results and commits from which it was made.
+A crate is a folder with metadata, to cite and archive. Figures are drawn as PDF. If a figure's arrays are missing, the
+crate has the file that was drawn last, unless the results have changed since then. Tables are written as CSV and LaTeX.
+The metadata of a figure or table are its title and caption, and the results and commits from which it was made.
 """
 
 import shutil
@@ -25,8 +25,8 @@ from pipeline.results.reading import Results
 
 
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder. Returns the number of its files. UserError if the
-    folder exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
+    """Write the results of the current profile into a new folder. Returns the number of files in it. Raises
+    `UserError` if the folder exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():
         raise UserError(f"{folder} exists: name a new folder")

@@ -1,9 +1,9 @@
-"""Runs the items that are out of date, several at once, in this repository, with one `dvc repro` for each core.
+"""Runs the items that are out of date in this repository, several at once, with one `dvc repro` per core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
 in groups. Studies that need the same runs are in one group. If they need only one run, its training is in the group,
-too. A group that needs several runs waits for the groups with their trainings. Data sets are prepared first; figures
-and tables are made last. Results are the same as with a plain `dvc repro`.
+too. A group that needs several runs waits for the groups that train them. Data sets are prepared first; figures and
+tables are made last. Results are the same as with a plain `dvc repro`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The key of a group: all items `train@<run>` in the group or needed by it. If there are none, its only item."""
+"""The key of a group: its items `train@<run>` and those that it needs. Without any, the key is its only item."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class PlannedItem:
 
 
 Plan = Mapping[str, PlannedItem]
-"""Items by name, each after the items that it needs."""
+"""Items by name, in an order in which each item comes after the items that it needs."""
 
 
 def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
-    """The targets and all items that they need; by default, all items. Raises `UserError` if DVC fails."""
+    """The plan for the targets and all items that they need (default: all items). Raises `UserError` if DVC fails."""
     plan: dict[str, PlannedItem] = {}
     try:
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
@@ -77,7 +77,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
 
 
 def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date, `jobs` groups at once (by default, one per core). Returns the exit code."""
+    """Bring the targets up to date. Runs `jobs` groups at once (by default, one per core). Returns the exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and start_dvc(root, "repro", "--single-item", *data).wait():
@@ -94,7 +94,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
 
 def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """Stale items by group, and the groups that each group waits for. Items that prepare data or draw are left out."""
+    """Stale items by group, and the groups that each group waits for, without items of `PREPARING` and `DRAWING`."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
@@ -111,7 +111,7 @@ def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
     """Run all groups, except those that need a failed group. Returns the items of groups that failed or did not run.
-    Groups that wait for no other group begin first, from the largest to the smallest.
+    Groups that wait for no other group begin first. Among these, groups with more items begin earlier.
     """
     order = sorted(
         TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])
@@ -127,7 +127,7 @@ def _run(
             for group in order:
                 done[group] = pool.submit(succeeds, group)
             return [name for group, future in done.items() if not future.result() for name in groups[group]]
-        finally:  # also after Ctrl-C: no further group begins
+        finally:  # also after Ctrl-C, so that no further group begins
             pool.shutdown(cancel_futures=True)
 
 
@@ -137,7 +137,7 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
     process = start_dvc(root, "repro", "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
     for line in process.stdout:
-        if "%|" in line:  # a progress bar: it ends in a carriage return, which ends a line, too
+        if "%|" in line:  # a progress bar; it ends in a carriage return, which text mode takes as the end of a line
             bar.set_postfix_str(line.partition("|")[0])
         elif line.strip():
             bar.write(line.rstrip("\n"))
@@ -146,7 +146,7 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
 
 
 def start_dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[str]:
-    """Start a command of DVC. It waits while another process reads or writes DVC's files. Returns the process."""
+    """Start a DVC command, which waits while another process reads or writes DVC's files. Returns its process."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", *words]
     error, env = subprocess.STDOUT if stdout else None, environment | os.environ
     return subprocess.Popen(command, cwd=root, env=env, stdout=stdout, stderr=error, text=True, errors="replace")

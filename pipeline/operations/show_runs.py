@@ -18,7 +18,7 @@ VIEW = "mlflow.sharedViewState."
 
 
 def delivery_of(root: Path) -> Delivery:
-    """The `Delivery` of a repository's tracked runs to MLflow. UserError if MLflow is switched off."""
+    """The `Delivery` of a repository's tracked runs to MLflow. Raises `UserError` if MLflow is switched off."""
     store = tracking_store(root)
     if store is None:
         raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
@@ -26,8 +26,8 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send new events to MLflow, and print the ids and the number of their runs. Raises `UserError` if the store cannot
-    be used, or another process is delivering.
+    """Send new events to MLflow. Prints the id of each run with new events, and the number of these runs. Raises
+    `UserError` if the store cannot be used, or another process is sending events.
     """
     runs = 0
     try:
@@ -40,14 +40,14 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's database, print links to saved views, and replace this process by MLflow's
-    server. UserError if the port cannot be used, another server is starting there, MLflow is switched off, or the
-    database is damaged.
+    """Send the runs to the repository's database, print links to saved views, and replace this process with MLflow's
+    server. Raises `UserError` if the port cannot be used, another server is starting on it, MLflow is switched off, or
+    the database is damaged.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server keeps the lock, because its port looks free while it starts
+    os.set_inheritable(lock, True)  # the server keeps the lock: while the server starts, its port still looks free
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

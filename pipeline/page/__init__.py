@@ -1,1 +1,1 @@
-"""The scorecard and the page, combined from all systems."""
+"""The scorecard and the page, which combine the results of all systems."""

@@ -1,7 +1,7 @@
 """Writes a profile's figures, prepares them for the page, and writes the tables that `dvc plots` draws.
 
-Titles and captions are in `figures.json`, next to the folder of figures. The folder `films` has films, which the page
-shows with a slider. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a
+`figures.json` has titles and captions. The folder `films` has films, which the page shows with a slider. Both are next
+to the folder of figures. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a
 figure is kept if its results are unchanged. A figure is removed if its arrays exist but no report draws it.
 """
 
@@ -32,10 +32,10 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""Prefixes of figures' names. The page's first screen shows each document's first PNG figure with such a name."""
+"""Prefixes of names. The page's first screen shows each document's first PNG figure whose name has such a prefix."""
 FRONT_SIZE = (640, 320)
-"""Maximum width and height of a figure on the first screen, in pixels: twice its size on the page, for dense screens.
-A taller figure is cropped at the bottom.
+"""Maximum width and height, in pixels, of a figure's image on the first screen. The page shows it at half this size, so
+that it is sharp on high-density screens. An image that is too tall for its width is cropped at the bottom.
 """
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
@@ -62,7 +62,7 @@ def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before] if kept else []  # figures that are kept stay in their places
+    places = [each.name for each in before] if kept else []  # kept figures keep their place in the order
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -83,8 +83,8 @@ def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk whose results have not changed since they were drawn. Also returns executed items whose
-    arrays or tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
+    """The figures on disk that were drawn from the present results. Also returns the executed items
+    whose arrays or tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = read_json(path) if path.exists() else {"figures": [], "incomplete": []}
@@ -105,7 +105,7 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
 
 
-# ---- inside the page
+# ---- figures as data URIs, for the page
 
 
 def load_figure(folder: Path, figure: Picture) -> Picture:
@@ -124,7 +124,7 @@ def load_figure(folder: Path, figure: Picture) -> Picture:
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
-    """The data URI of an image as WebP. With `lossless=True`, its size is three quarters of the size as PNG."""
+    """The data URI of an image as WebP. With `lossless=True`, it has three quarters of the size of a PNG file."""
     written = io.BytesIO()
     picture.convert("RGB").save(written, "webp", **options)
     return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
@@ -132,14 +132,14 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 def vector_uri(svg: str) -> str:
     """The data URI of an SVG drawing, without comments, metadata and most white space. Base64 would be longer, because
-    only few characters need encoding.
+    only a few characters need encoding here.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """`uri` (data URI, at most `FRONT_SIZE`) and `alt` (title) of the first PNG with a prefix of `FRONT`, or None."""
+    """Data URI (`uri`, at most `FRONT_SIZE`) and title (`alt`) of the first PNG with a prefix in `FRONT`, or None."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -168,7 +168,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with the metric. A row has an epoch, and the mean over seeds that reached it."""
+    """Yield a table for each run with the metric: for each epoch, its mean over the seeds that reached this epoch."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))

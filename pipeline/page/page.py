@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
-The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts,
-everything but films is shown, and the filters (plain CSS) work. `page.js` sorts and searches claims, and keeps filters
-and order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
+The file needs no network and no server. Figures are data URIs; styles and scripts are inline. If scripts are disabled,
+everything except films is shown, and the filters still work (they are plain CSS). `page.js` sorts and searches claims,
+and keeps filters and order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
 """
 
 import re
@@ -35,12 +35,12 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""Each verdict's mark and tone (its colour: good, bad or none), from agreement to disagreement, then "not run". The
-mark's shape and the word next to it make the verdict clear without colour.
+"""The mark and tone of each verdict, ordered from agreement to disagreement, then "not run". The tone (good, bad or
+none) gives the colour of the mark. The mark's shape and the word next to it make the verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
-"""The default profile and the profile with the documents' data. The page of any profile shows the numbers of both."""
+"""The default profile and the profile with the documents' data. Every profile's page shows the numbers of these two."""
 CHANGES = {
     "not run": "",
     "budget": "with a longer training in params.yaml",
@@ -61,7 +61,7 @@ Content = dict[str, Any]
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
-    """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile; `profile` is left out."""
+    """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile, except that of `profile`."""
     paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
     return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
@@ -237,9 +237,9 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text, or only the value if `sd` is None. The numbers have as many decimals as the claim's number
-    or sd (whichever has more), and at least one. If the absolute value is at least 1,000, they have none. If
-    0 < `sd` < 0.05, they have one more. Without `sd`, absolute values below 0.05 have two significant digits.
+    """`value ± sd` as text, or only the value if `sd` is None. Both have as many decimals as the claim's number or sd
+    (whichever has more), but at least one. They have no decimals if |value| >= 1,000, and one decimal more if
+    0 < `sd` < 0.05. If `sd` is None and 0 < |value| < 0.05, the value has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
@@ -262,8 +262,8 @@ def _bar(verdicts: Iterable[Verdict]) -> list[Content]:
 
 
 def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
-    """The origin of numbers: items, data set, commits, time and device. `merged` is from `merged_provenance`. Further
-    facts are under `record`, as text by name. None if there are no items.
+    """Where numbers come from: items, data set, commits, time and device. `merged` is a result of `merged_provenance`.
+    The entry `record` has further facts, as text by name. None if there are no items.
     """
     found, items, seconds = _commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {

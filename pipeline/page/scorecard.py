@@ -2,35 +2,37 @@
 
 The rules for verdicts:
 
-- A claim without a number "holds" or "fails", as its check finds.
+- A claim without a number "holds" or "fails", according to its check.
 - A claim with a number is "within" if our mean differs from the number by at most a tolerance. The tolerance is twice
   the standard deviation that the document gives. If the document gives none, the tolerance is the claim's `tolerance`
   in claims.yaml. If claims.yaml gives none either, the tolerance is twice the binomial standard error of the document's
-  number on 10,000 test images, as many as MNIST has. The choice of these images alone can change a number this much.
+  number on 10,000 test images, as many as MNIST has. A different choice of images can change a number by as much.
 - Outside the tolerance, a claim is "better" if our mean differs from the number in the direction that claims.yaml
-  calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". A baseline has `better: neither`.
-  It is "worse" on either side, because a better baseline, too, weakens the document's comparison.
+  calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". A claim about a baseline has
+  `better: neither`. It is "worse" in both directions, because a better baseline also weakens the document's comparison.
 - A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
-  publication (`publish` in params.yaml), a claim whose number rests on a draft is "not run", too.
+  publication (`publish` in params.yaml), a claim that is answered from a draft is "not run", too.
 
-These rules give the field `judged` of a row. In two cases the field `verdict` differs, and the page shows both.
+These rules give the field `judged` of a row. In two cases the field `verdict` differs from it, and the page shows both:
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean. Two claims without a number, `000.full.*`, are "undecided" if noise may be why they fail.
 - "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the document's
   conditions. (1) Training took fewer steps than in the document or its published code. (2) Our error on augmented
-  training images in the last epoch (of an ablation, the kept epoch) is above the document's error. (3) Our error still
-  falls: its mean over the last eighth of the epochs is below that over the eighth before, by more than two standard
-  errors of the difference (binomial). It is measured on test images if the run tests some after every epoch, else on
-  validation images. (4) The document does not give its distorted images, so ours replace them. Facts 2 and 3 need a
-  claim about an error, and an error of ours above the document's. A claim without a number is "not tested" if (1) or
-  (4) is true, even if it holds here. If "undecided" applies, too, the verdict is "not tested".
+  training images, in the last epoch (in an ablation, in the epoch whose weights are kept), is above the document's
+  error. (3) Our error still falls: its mean over the last eighth of the epochs is below that of the previous eighth, by
+  more than two (binomial) standard errors of the difference. This error is measured on test images if the run tests
+  some after every epoch, else on validation images. (4) The document does not provide its distorted images, so we use
+  our own. Facts 2 and 3 count only if the claim is about an error, and our error is above the document's. A claim
+  without a number is "not tested" if (1) or (4) is true, even if it holds here. If the rules give both "undecided" and
+  "not tested", the verdict is "not tested".
 
-The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. It is the
-reason for the verdict "not tested" (kind budget or data) or "undecided" (kind noise). For other verdicts, it is the
-finding's first remark in the order budget, data, setting, noise (for "better", budget is last), or "unexplained".
+The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. For "not
+tested" (kind budget or data) and "undecided" (kind noise), the cause is the reason for the verdict. For "better",
+"worse" and "fails", it is the finding's first remark in the order budget, data, setting, noise (for "better", budget is
+last). If there is no remark, the kind is "unexplained".
 
-A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
+A verdict from other data, or from smaller settings, than the document's says nothing about the document. Such a row is
 judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
 (MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
 """
@@ -84,7 +86,7 @@ class Row(TypedDict):
 
 def tolerance(claim: Claim) -> tuple[float, str]:
     """The largest distance between our mean and a claim's number that counts as "within", in the claim's unit, and the
-    reason for this limit, in words. The claim must have a number. See the rules above.
+    reason for this limit, in words. The claim must have a number. For the rules, see the module.
     """
     assert claim.value is not None
     if claim.sd is not None:
@@ -97,7 +99,7 @@ def tolerance(claim: Claim) -> tuple[float, str]:
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
-    """The verdict on a claim from our number or the check alone (a row's field `judged`). See the rules above."""
+    """The verdict on a claim from our number or the check alone (field `judged`). For the rules, see the module."""
     if finding is None:
         return "not run"
     if claim.value is None:
@@ -111,8 +113,8 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """The kind and the text of the reason why a finding does not decide its claim. Kind "noise" gives "undecided".
-    Other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
+    """The kind and the text of the reason why a finding does not decide its claim. The kind "noise" gives the verdict
+    "undecided". Other kinds give "not tested". None if the verdict of `judge` stands. For the rules, see the module.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])
@@ -121,7 +123,7 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
         return (flagged[0].kind, flagged[0]) if flagged else None
     if ours is None or judged not in ("better", "worse"):
         return None
-    if judged == "worse" and learned and ours.mean > claim.value:  # an error, not an accuracy
+    if judged == "worse" and learned and ours.mean > claim.value:  # so it is an error: a worse accuracy is lower
         trained, before, last = learned.training_error, learned.before, learned.last
         if trained is not None and trained > claim.value:
             told = f"training error {trained:.2f} %, the document's test error {claim.value:g} %"
@@ -142,8 +144,8 @@ def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
 
 
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
-    """The kind and the text of the first candidate cause of a disagreement with the document. None if the verdict is
-    "within" or "holds". The kind is "not run" if this is the verdict. See the rules above.
+    """The kind and the text of one possible cause of a disagreement with the document (for the rules, see the module).
+    None if the verdict is "within" or "holds". If the verdict is "not run", the kind is "not run", too.
     """
     if judged in ("within", "holds"):
         return None
@@ -151,14 +153,14 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "not run", "a result is missing, or a draft"
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    # A smaller budget is the last reason for a better number.
+    # For a better number, a smaller budget is the least likely cause, so it comes last.
     first, *others = sorted(_by_kind(remarks), key=lambda each: judged == "better" and each.kind == "budget")
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; other differences: {', '.join(kinds)}" if kinds else "")
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then a note for each number in `others`: protocol, number, and the verdict on this number."""
+    """A finding's notes, then a note for each number in `others`: the protocol, the number and the verdict on it."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()
@@ -186,7 +188,7 @@ def build_scorecard(
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
         drafts: whether drafts may answer claims. If False, a claim that rests on a draft is "not run", and a note
-            has the verdict that the draft would give.
+            gives the verdict that the draft would lead to.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)
@@ -229,7 +231,7 @@ def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
 
 
 def tier(row: Row) -> Tier | None:
-    """How close a row's setting is to the document's; None if it was not run."""
+    """How close a row's setting is to the document's; None if the claim was not run."""
     if row["verdict"] == "not run":
         return None
     remarks = dataset_and_remarks(row)[1]

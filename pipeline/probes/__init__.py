@@ -1,1 +1,1 @@
-"""Measurements of any model: probes and clusters of its features, sparsity, equivariance."""
+"""Measurements for any model: probes and clusters of its features, sparsity and equivariance."""

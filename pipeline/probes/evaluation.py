@@ -27,9 +27,9 @@ def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer])
 
 
 def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], classes: int, seed: int) -> float:
-    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes. As published, features are
-    not standardised: the features of SCAE are presences, which have a common scale. Clusters are fit to the same images
-    that they are tested on.
+    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes. As in the published method,
+    features are not standardised, because the features of SCAE are presences, which have a common scale. Clusters are
+    fit to the same images that they are tested on.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -40,8 +40,8 @@ def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], clas
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Measure accuracies of probes on rotated and affinely warped test images, and on affNIST's images if given. Also
-    measure accuracies of clusters, and the metrics that training computes, on unwarped test images.
+    """Measure accuracies of probes on rotated and affinely warped test images, and on affNIST's images if these are
+    given. Also measure accuracies of clusters, and the metrics that training computes, on unwarped test images.
     """
     models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.params.evaluate
     bar = tqdm(models, desc=inputs.title, unit="seed")

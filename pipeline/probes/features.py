@@ -34,11 +34,11 @@ def features(
     """Features of uint8 images `[N, C, S, S]`, computed in batches on the device.
 
     Args:
-        warp: returns the warps `[B, 2, 3]` of a batch of uint8 images. By default images are not warped.
-        samples: CPU generator. If given, features sampled from the posterior are added.
+        warp: a function that returns warps `[B, 2, 3]` for a batch of uint8 images. By default, images are not warped.
+        samples: a generator on the CPU. If it is given, features sampled from the posterior are added.
 
     Raises:
-        TypeError: the model has no features.
+        TypeError: if the model has no features.
     """
     collected: list[dict[str, Tensor]] = []
     for start in range(0, len(images), BATCH):
@@ -56,7 +56,7 @@ def features(
 @torch.no_grad()
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> dict[str, float]:
     """The metrics of the model on the test images, by name, with one noise sample per image.
-    The model's `batch_statistics` are left out, because they depend on the batch size, which is not that of training.
+    The model's `batch_statistics` are left out, because they depend on the batch size, and training uses another one.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

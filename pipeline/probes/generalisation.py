@@ -1,8 +1,8 @@
 """Linear probes: the accuracy of a linear classifier on a model's features. Test images may be out of distribution for
 the model (document 000, sections 5.1 and 5.2, Table 1).
 
-The model is frozen. The protocol `fixed` fits the probe once, on clean images. The protocol `refit` fits it again for
-each test, on training images warped like the test images. The document's numbers agree with `refit`.
+The model is frozen. The protocol `fixed` fits the probe once, on unwarped training images. The protocol `refit` fits it
+again for each test, on training images warped like the test images. The document's numbers agree with those of `refit`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     `validation`. If several are equally accurate, it is the one whose strength comes first in `strengths`.
 
     Features are standardised in double precision, because in single precision the sd of a nearly constant feature would
-    be zero. Fits are in single precision. Each starts at the weights that were fitted with the next smaller strength.
-    With 60,000 examples of 160 features, this takes a third of the time of separate fits in double precision. Compared
-    with these, objectives agree within 0.5 %, and accuracies within 0.1 percentage points.
+    be zero. Fits are in single precision. Each fit starts from the weights of the fit with the next smaller strength.
+    With 60,000 examples of 160 features, this takes a third of the time of separate fits in double precision. The
+    objectives of both agree within 0.5 %, and the accuracies within 0.1 percentage points.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -54,8 +54,8 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     fitted: dict[float, tuple[float, Any]] = {}
     for strength in sorted(set(strengths)):
         classifier.set_params(C=strength)
-        # One thread: the matrix products are small, so several threads would mostly wait for each other. They
-        # would wait a hundred times longer if another process uses a core.
+        # One thread is used, because the matrix products are so small that several threads would mostly wait for each
+        # other. They would wait a hundred times longer if another process used a core.
         with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
             # After 300 steps the accuracy is stable, even if the weights still change. So the warning is ignored.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -77,19 +77,19 @@ def rotated(angle: float) -> str:
 AFFINE = "affine"
 """The name of the test on images with random affine warps, whose parameters are in affNIST's published ranges."""
 OFFICIAL = "affnist"
-"""The name of the test on affNIST's published images. It uses the probes of the affine test."""
+"""The name of the test on affNIST's published images. This test uses the probes that are fit for the affine test."""
 _SAMPLES = 200
 """Posterior samples of part i of the data set (`PARTS[i]`) have the seed `seed + _SAMPLES + i`."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
 def _rotations(angle: float, seed: int) -> Mapping[str, Warp | None]:
-    """For each part of the data set, random rotations within +-angle, or None (no warp) if the angle is 0."""
+    """For each part of the data set, a `Warp` that rotates within +-angle degrees; None if the angle is 0."""
     if angle == 0:
         return _UNWARPED
 
     def rotations(seed: int) -> Warp:
-        generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+        generator = torch.Generator().manual_seed(seed)  # on the CPU, so that all devices get the same angles
         return lambda images: warps.uniform_rotations(images, angle, generator)
 
     return {part: rotations(seed + i) for i, part in enumerate(PARTS)}
@@ -102,10 +102,10 @@ def _affine(seed: int) -> Warp:
 
 
 class _Subject:
-    """One trained model and the images it is probed on.
+    """One trained model, and the images on which it is probed.
 
     Args:
-        sampled: whether samples of the model's posterior are features, too.
+        sampled: whether samples of the model's posterior are used as further features.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class _Subject:
         self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
-        """Features of each part's images, after warps by `warp_of[part]`. Test images occur `test_versions` times."""
+        """Features of each part's images, warped by `warp_of[part]`. Each test image occurs `test_versions` times."""
         found = {}
         for i, (part, images) in enumerate(self.images.items()):
             several = np.concatenate([images] * (test_versions if part == "test" else 1))
@@ -126,7 +126,7 @@ class _Subject:
         return found
 
     def fit(self, parts: dict[str, Features], name: str) -> Pipeline:
-        """The probe on the features `name`, with the strength (C) chosen on the validation images."""
+        """Fit the probe on the features `name`. The validation images select its strength (C)."""
         train, validation = ((parts[part][name], self.labels[part]) for part in ("train", "validation"))
         return fit_probe(train, validation, self.params.probe_strengths)
 
@@ -140,13 +140,13 @@ def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParam
 def probe_accuracies(
     model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: LabelledImages | None = None
 ) -> pd.DataFrame:
-    """Fit and test all probes of a trained model, also the probes on samples of its posterior.
+    """Fit and test all probes of a trained model, including the probes on samples of its posterior.
 
     Args:
         official: affNIST's published test images and their classes. They have the size of the data set's images.
 
     Returns:
-        a row per set of features, protocol ("refit" or "fixed") and test: the probe's C, and its accuracy in [0, 1].
+        A row per set of features, protocol ("refit" or "fixed") and test, with the probe's C and accuracy (0 to 1).
     """
     subject = _Subject(model, dataset, params, device, sampled=True)
     clean = subject.features()
@@ -176,10 +176,10 @@ def probe_accuracies(
 def rotation_probes(
     model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device, sampled: bool = False
 ) -> pd.DataFrame:
-    """Fit and test probes on images rotated within +-angle degrees: a row (features, strength, accuracy) per probe.
+    """Fit and test probes on images rotated within +-angle degrees. A row has a probe's features, C and accuracy.
 
     Args:
-        sampled: whether samples of the posterior are probed, too.
+        sampled: whether probes are also fit on samples of the posterior.
     """
     subject = _Subject(model, dataset, params, device, sampled)
     warped = subject.features(_rotations(angle, params.seed))

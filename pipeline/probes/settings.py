@@ -8,7 +8,7 @@ from pipeline.settings import Angles, Name, Section, Seed
 
 
 class EvaluateParams(Section):
-    """Linear probes and out-of-distribution tests, document 000, Table 1."""
+    """Settings of linear probes and their out-of-distribution tests (document 000, Table 1)."""
 
     angles: Angles = Field(description="degrees: each angle is a test on images rotated uniformly in [-angle, +angle]")
     affine_versions: int = Field(ge=1, le=32, description="number of random affine versions of each test image")
@@ -23,7 +23,7 @@ class EvaluateParams(Section):
 
 
 class EquivarianceParams(Section):
-    """Equivariance and invariance of a run, document 003. A pair has two test images, one viewpoint step apart."""
+    """Equivariance and invariance of a run (document 003). A pair has two images, one step of the viewpoint apart."""
 
     run: Name = Field(description="a key of `runs`")
     images: int = Field(ge=8, le=10_000_000, description="maximum number of test images (the first ones), or of pairs")

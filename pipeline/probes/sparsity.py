@@ -6,8 +6,8 @@ from scipy.stats import entropy
 
 
 def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Hoyer's index of sizes `[..., n]`: (sqrt n - l1 / l2) / (sqrt n - 1), where l1 and l2 are norms. It goes from 0
-    (all equal, or all 0) to 1 (only one is not 0).
+    """Hoyer's index of sizes `[..., n]`: (sqrt n - l1 / l2) / (sqrt n - 1), where l1 and l2 are norms. It ranges from 0
+    (all sizes are equal, or all are 0) to 1 (only one size is not 0).
     """
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     n = values.shape[-1]
@@ -17,7 +17,7 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one is not 0) to log n (all equal, or all 0)."""
+    """Entropy (nats) of sizes `[..., n]` over their sum: 0 if all but one are 0, log n if all are equal (or all 0)."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     return np.asarray(entropy(np.where(values.any(-1, keepdims=True), values, 1.0), axis=-1))
 

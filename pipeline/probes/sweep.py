@@ -13,7 +13,7 @@ from pipeline.results.spread import nest, spread, stack_replicas
 
 def swept(run: RunSettings, angle: float, replicas: int, training_share: float) -> RunSettings:
     """A run's settings in the sweep: images rotated within +-`angle` degrees, at most `replicas` seeds, and the share
-    `training_share` of the run's epochs. (Systems need different numbers of epochs, so this setting is a share.)
+    `training_share` of the run's epochs. (The sweep sets a share, because systems need different numbers of epochs.)
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))

@@ -25,8 +25,9 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer. `OWN`, `FITTED` and `INVARIANCE` are errors of predictions for moved images: by theory, by a
-fitted linear map, and as unchanged. `RESAMPLING` is the layer's change if an image is moved and then moved back.
+"""Measures of a layer. Three are errors of predictions of the layer on moved images. The prediction is made by theory
+(`OWN`), by a fitted linear map (`FITTED`), or is that the layer does not change (`INVARIANCE`). `RESAMPLING` is the
+layer's change if an image is moved and then moved back.
 """
 TRAINED, UNTRAINED, DERIVATIVE, WITHIN = "trained", "untrained", "derivative", "within_classes"
 CONTROLS = ("pixels", "moments", "quarter turns")
@@ -54,9 +55,9 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
-    Errors are divided by the sd within classes. Divided by the sd over all images, they would be small for any layer
-    that shows little but the class. The result's standard error is the mean of the standard errors: all errors are on
-    the same images, so averaging does not reduce their common noise.
+    Errors are divided by the sd within classes. If they were divided by the sd over all images, they would be small for
+    any layer that depends on little but the class. The result's standard error is the mean of the standard errors,
+    because all errors are on the same images: averaging does not reduce their common noise.
     """
     place = (TRAINED, layer, measure)
     families = []
@@ -154,7 +155,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
-    # If the claim fails, the remarks are about the failing pair that has the fewest.
+    # If the claim fails, the remarks are those of the failing pair with the fewest remarks.
     differences = [
         remarks("comparison", "equivariance", {}, _data(poses))
         for poses, features in pairs
@@ -192,7 +193,7 @@ MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield one figure of the best layer of each run, sorted by system. No figure if no layer was measured."""
+    """Yield one figure with the best layer of each run, sorted by system. Yields nothing if no layer was measured."""
     best = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
     if not best:
         return
@@ -247,7 +248,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: for each layer of a run or control, a row per transformation. Empty without rows."""
+    """A list with one table: a row for each layer (of a run or control) and transformation. Empty without rows."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -315,7 +316,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Pairs (family, magnitude): for "quarter turns" all that theory predicts, else each family's middle magnitude."""
+    """Pairs (family, magnitude): for "quarter turns", all that theory predicts; else the middle one of each family."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

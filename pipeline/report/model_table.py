@@ -38,7 +38,7 @@ COLUMNS = {
     "equivariance_error": "equivariance error",
     "invariance_error": "invariance error",
 }
-"""Headings of the measures on the page, by the name of the measure in the CSV file."""
+"""For each measure, its name in the CSV file and the heading of its column on the page."""
 PROBED = {
     "error_rotated_45_percent": ("evaluate", "", "probe", "refit", "rotated_45"),
     "error_rotated_180_percent": ("evaluate", "", "probe", "refit", "rotated_180"),
@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Where results have each measure's accuracy: the stage, the ending of the item's name (after the run's name), and the
-nested keys of the number. The key of the features is inserted after the first of these keys."""
+"""For each measure, the place of its accuracy in results: the stage, the text that follows the run's name in the item's
+name, and the nested keys of the number. Between the first two keys, `_of_models` inserts the key of the features."""
 
 
 # ---- the models
@@ -75,7 +75,7 @@ class Entry:
 
 
 def _trained(results: Results) -> Iterator[Entry]:
-    """Yield every evaluated run that has a test error, and whose training is known (see `training_behind`)."""
+    """Yield every evaluated run that has a test error, and a result of its training (see `training_behind`)."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
         features = next(iter(numbers.names("probe")), "")
@@ -163,15 +163,15 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table, or an empty list without models. The page has a row for each model. The CSV file has a row
-    for each model and measure.
+    """A list with one table, or an empty list without models. On the page, the table has a row for each model. In the
+    CSV file, it has a row for each model and measure.
     """
     order = list(SYSTEMS)
     models = sorted([*_trained(results), *_regressions(results)], key=lambda each: order.index(each.system))
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If several studies measure the same for a run, the first is shown. Optimisations are sorted, most images first.
+    # If a run has several answers for a measure, the first is shown. For optimisation, it is the one on most images.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

@@ -63,7 +63,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """A table of iterations and a table of layers of all networks, if not empty. Raises `ResultError` as `draw`."""
+    """Tables of iterations and of layers of all networks, unless empty. Raises `ResultError` if a result is corrupt."""
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):

@@ -1,1 +1,1 @@
-"""The form of results, their writing and reading, and the documents' claims that results answer."""
+"""Defines, writes and reads results, and reads the documents' claims, which results answer."""

@@ -1,5 +1,5 @@
-"""Published numbers, in files of this folder: the documents' claims (`claims.yaml`), and test errors of networks like
-those of document 004, by the number of images seen in training (`public_curves.yaml`).
+"""Reads published numbers from two files in this folder. `claims.yaml` has the documents' claims. `public_curves.yaml`
+has test errors of networks like those of document 004, by the number of images seen in training.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ DOCUMENTS = {
     "003": "Encapsulating Capsule Networks",
     "004": "Matrix capsules with EM routing",
 }
-"""Titles of the documents, by the number that begins their claims' ids."""
+"""Titles of the documents, by number. The id of a claim begins with the number of its document."""
 
 OFF_A_PLOT = "read off a plot"
 
 
 class Claim(BaseModel):
-    """One claim. With a `value`, it is a number to reproduce, else a statement that a check confirms or refutes."""
+    """A claim of a document: a number to reproduce (`value`), or a statement that a check confirms or refutes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,7 +69,7 @@ class PublicCurve:
         source: paper, code repository or both, and the place in them.
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
-        read: where the points are from: "printed" (in a text), "log" (of a training) or `OFF_A_PLOT`.
+        read: how the points were found: "printed" (in a text), "log" (of a training) or `OFF_A_PLOT`.
         points: pairs of the number of images seen, in millions, and the test error at that point, in percent.
     """
 

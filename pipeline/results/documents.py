@@ -1,4 +1,4 @@
-"""Describes in words how a result's settings differ from a document's. `documents.yaml` has the document's settings.
+"""Describes in words how a result's settings differ from a document's settings, which are in `documents.yaml`.
 
 Our settings are read from the record of the result, because the settings of the profile may have changed since.
 """
@@ -14,14 +14,14 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
-"""Names that the documents give to data sets, by `source` of the data set in `params.yaml`."""
+"""Names of data sets in the documents, by the setting `source` of the data set in `params.yaml`."""
 COPIES = {
     "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
     "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
 }
 """Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
-"""Share of the document's training images that may be missing without a remark, such as images for validation."""
+"""Share of the document's training images that may be missing without a remark. They may be kept for validation."""
 _STEPS = "training.steps"
 """Key of the number of training steps. A remark on fewer steps can make a claim "not tested" (`Remark.untested`)."""
 
@@ -67,7 +67,8 @@ def remarks(
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
-            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # remarked on elsewhere
+            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):
+                # Data and seeds are left out here, because they have remarks of their own.
                 name_of = place.rpartition(".")[2].replace("_", " ")
                 listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
         if listed:
@@ -80,7 +81,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on data that the document does not use, on fewer training images of its data, and fewer test images."""
+    """Remarks on data other than the document's, on fewer training images of its data, and on fewer test images."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -94,7 +95,9 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Training steps: `steps` in total, and the text `epoch_steps` per epoch. With `holdout`, both are upper bounds."""
+    """The number of training steps: `steps` in total, and `epoch_steps` per epoch (as text). With `holdout`, both are
+    upper bounds, because settings do not give the number of images that are held out.
+    """
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -104,7 +107,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield (dotted key, ours, theirs) for each setting that differs. {least: n} in a document allows n or more."""
     for key, value in theirs.items():
-        if key in ("words", "budget", "published_code") or key not in ours:  # these names are no settings
+        if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
             continue
         mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:

@@ -15,7 +15,7 @@ NOT_THE_PAPERS_DATA = "not the paper's data"
 _PART = 8
 """Errors at the end of training are means over the last 1 / `_PART` of the epochs."""
 _NEAR = 0.02
-"""An accuracy of at most 1 / classes plus this number counts as guessing."""
+"""An accuracy counts as guessing if it is at most 1 / (number of classes) plus this number."""
 Kind = Literal["budget", "data", "setting", "noise"]
 """The subject of a remark: length of training, data, another setting, or numbers of seeds and test images."""
 
@@ -41,8 +41,8 @@ class Learned:
     """How far a classifier was trained: errors in percent, averaged over seeds.
 
     Attributes:
-        training_error: error on augmented training images in the last epoch. In an ablation, it is that of the epoch
-            whose weights are kept. None if unknown, as with mixup, which gives images two classes.
+        training_error: error on augmented training images in the last epoch. In an ablation, it is the error in the
+            epoch whose weights are kept. None if unknown, as with mixup, which gives images two classes.
         measured: images on which errors were measured after every epoch, "test" (some test images) or "validation".
         before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last eighth.
         images: number of these images; 0 if this number or the errors are unknown.
@@ -64,9 +64,9 @@ class Finding:
         holds: whether the statement holds; None for a claim with a number, because the scorecard judges numbers.
         records: provenance of every item that the measurement uses.
         remarks: differences from the paper's settings and data; empty if there are none.
-        undecided: the reason, if noise leaves a statement "undecided"; else "".
+        undecided: for a statement that noise makes "undecided", the reason in words; else "".
         notes: other observations that a reader of the verdict should know.
-        others: numbers by other protocols, by the protocol's name. The scorecard's notes give them with verdicts.
+        others: numbers that other protocols give, by the protocol's name. The scorecard notes each with its verdict.
         learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
     """
 
@@ -85,7 +85,7 @@ Measure = Callable[[Results], Finding | None]
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far the classifier `run` was trained for the result `numbers`; None if its training or history is missing."""
+    """How far `run`, a classifier that `numbers` are about, was trained. None if its training or history is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -107,7 +107,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list["pd.Series[float]"]) -> float:
-    """Error in percent, a mean over epochs, then over seeds. `accuracies [seeds]` are series over epochs, in [0, 1]."""
+    """Mean error in percent over epochs, then over seeds. `accuracies` (0 to 1) has one series of epochs per seed."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 

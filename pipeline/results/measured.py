@@ -54,7 +54,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """Replace mean, sd and n (by the smaller n). If n is 1, an sd that is no standard error becomes 0 (unknown)."""
+        """A copy with new mean and sd, and the smaller n. If n is 1, an sd that is no standard error is 0 (unknown)."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 

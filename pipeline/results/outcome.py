@@ -52,7 +52,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
         of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
     """
-    import pandas as pd  # not at the top: all studies import this module, and must load quickly
+    import pandas as pd  # imported here, because all studies import this module, and must load fast
 
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
@@ -82,9 +82,10 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The part of `numbers` that `names` lists, in four significant digits. Numbers with replicas become their mean.
+    """The numbers that `names` lists, with four significant digits. A number with replicas is replaced by its mean.
 
-    A name joins the nested keys of a number by dots. Keys may contain dots, too. Names without a number are left out.
+    The result is nested like `numbers`. A name is a number's nested keys, joined by dots. The keys themselves may
+    contain dots. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}
@@ -100,8 +101,8 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
 
 
 def write_outcome(path: Path, arrays: Path | None, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
-    """Write the headline numbers with the full record (`path`, a JSON file), the table (a CSV file beside it) and the
-    arrays (in the folder `arrays`, None for a stage without arrays), each file atomically.
+    """Write the files of an outcome, each atomically. Headline numbers and record go to `path`, a JSON file. The
+    table goes to a CSV file beside it, and the arrays go to the folder `arrays` (None for a stage without arrays).
 
     The record is one line, because its seconds, dates and commits differ whenever a study runs: `git diff` then shows
     this line and the headline numbers that changed. Raises `UserError` if a number is not finite, or if a file cannot

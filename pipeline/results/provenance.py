@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 Record = dict[str, Any]
-"""One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
+"""A provenance record that a stage wrote, with the keys stage, item, dataset, commit, device, seeds and others."""
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
@@ -29,7 +29,7 @@ def _commit(record: Record) -> str | None:
 
 
 def merged_provenance(records: Iterable[Record]) -> dict[str, Any]:
-    """One provenance for a number that is based on several items. A tracked run of an item counts once.
+    """One provenance for a number that is based on several items. Repeated records of a tracked run count once.
 
     Returns:
         A dictionary. `commit`, `params_hash` and `device` have all distinct values, joined by commas. A commit ends

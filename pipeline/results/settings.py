@@ -38,7 +38,7 @@ class Role(NamedTuple):
 
 
 def one(section: str, kind: str = "", **more: Any) -> Any:
-    """A pydantic field for one role (see `Role`). The profile may leave it out, unless `default` is `...` in `more`."""
+    """A pydantic field for one role (see `Role`). The profile may leave it out, unless `more` has the default `...`."""
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
@@ -49,7 +49,8 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. Claims about affNIST use the runs in `affine`, other claims about runs use `table_1`.
-    `optimise`: rotated images. `optimise_upright`: more images, all upright. It is preferred for the gain in accuracy.
+    `optimise` names a study of rotated images, `optimise_upright` one of more images, all upright. The claim about the
+    gain in accuracy uses `optimise_upright` or, if it is left out, `optimise`.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -68,8 +69,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. `inference.as_coded`: inference as in the document's code, in the
-    network without routing. `middle`: its first measured entry answers the claim about a middle layer.
+    """Evidence for the networks of document 001. The role `as_coded` in `inference` is inference as in the document's
+    code, in the network without routing. The first measured entry of `middle` answers the claim about a middle layer.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -78,8 +79,8 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role per data set of the document. The item of a role may use
-    another data set.
+    """Evidence for document 002. Each kind of study has a role for each data set of the document. The item that the
+    profile names for a role may use another data set.
     """
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
@@ -106,8 +107,8 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Evidence for document 004. `crops`: the run for the error with several crops. `votes`: the run for Figure 2.
-    `published`: the run with the authors' own settings. No claim rests on it, but its curve is drawn.
+    """Evidence for document 004. `crops` names the run for the test error with several crops, `votes` the run for
+    Figure 2. `published` names the run with the authors' own settings. No claim rests on it, but its curve is drawn.
     """
 
     table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
@@ -133,7 +134,7 @@ class EvidenceParams(Section):
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
     """Yield every role of `section` that has an item. `where` is the dotted place of `section` in `params.yaml`.
-    ValueError for an unknown role.
+    Raises `ValueError` for an unknown role.
     """
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"

@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """`{"mean", "sd", "n"}` of the values; sd is the sample standard deviation (n - 1), 0 for a single value."""
+    """`{"mean", "sd", "n"}` of the values. The sample standard deviation, sd, divides by n - 1; it is 0 if n is 1."""
     array = np.asarray(list(values), dtype=np.float64)
     sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
     return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
@@ -38,7 +38,7 @@ def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]
 
 
 def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """Means and plain numbers of nested metrics, by dotted name, as tracking expects them. Other values are omitted."""
+    """Means and plain numbers in nested metrics, by dotted name, for tracking. Values of other types are left out."""
     named: dict[str, float] = {}
     for key, value in numbers.items():
         name = f"{prefix}.{key}" if prefix else key

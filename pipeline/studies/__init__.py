@@ -1,10 +1,10 @@
-"""Studies, one module each. Those for any system are in this folder, those for one in its package's `studies`.
+"""Studies, one module each. Studies for any system are in this folder, those for one system in its folder `studies`.
 
 A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 
 - `measure`, a function from a `Context` to an `Outcome`, which `stages/study.py` calls;
-- `SETTINGS`, if the study has a section: the class of its entries or, with `ONE_SECTION`, of the whole section;
-- `SET`, if the study has sets: the class of an item that runs several short studies;
+- `SETTINGS`, if the study has a section: the class of an entry or, if there is `ONE_SECTION`, of the whole section;
+- `SET`, if the study has sets: the class of an entry that lists several short studies, which run as one item;
 - `check`, if needed: a function that raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
 Importing a study does not import torch. Only a call of `measure` imports the code that computes.
@@ -30,7 +30,7 @@ def _files() -> dict[str, Path]:
 
 
 def file_of(kind: str) -> Path | None:
-    """The file of a kind of study; None if there is none. An argument `<kind>_sets` is taken as `<kind>`."""
+    """The file of a kind of study; None if there is none. The file of `<kind>_sets` is that of `<kind>`."""
     return _files().get(kind.removesuffix(SETS))
 
 

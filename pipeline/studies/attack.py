@@ -9,7 +9,7 @@ SETTINGS = AttackParams
 
 
 def check(params: SharedParams, where: str, study: AttackParams) -> None:
-    """ValueError if a run is missing or of a wrong system, the CNN has one replica, or the runs' images differ."""
+    """Raise `ValueError` for an unknown run, a wrong system, a CNN with one replica, or runs on different images."""
     params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     if params.run_of(f"{where}.cnn", study.cnn, "cnn").replicas < 2:
         raise ValueError(f"{where}.cnn: '{study.cnn}' must have at least 2 replicas: one attacks the other")

@@ -55,7 +55,7 @@ SETTINGS = DataEfficiencyParams
 
 
 def check(params: SharedParams, where: str, study: DataEfficiencyParams) -> None:
-    """ValueError if there is no run `study.run`."""
+    """Raise `ValueError` if there is no run `study.run`."""
     params.run_of(f"{where}.run", study.run)
 
 
@@ -85,8 +85,8 @@ def measure(context: Context) -> Outcome:
 def share_of(dataset: Dataset, share: float) -> Dataset:
     """The data set with a share of its training and validation images, the same share of every class.
 
-    It has the first images of each class, in the order of the split, so a larger share contains every smaller one. It
-    has at least `_FEWEST` validation images (or all, if there are fewer), and all test images.
+    The result has the first images of each class, in the order of the split, so a larger share contains every smaller
+    one. It has at least `_FEWEST` validation images (or all, if there are fewer), and all test images.
     """
     import pandas as pd
 
@@ -96,7 +96,7 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
     for part, fewest in (("train", 1), ("validation", _FEWEST)):
         indices = split[part]
         labels = pd.Series(dataset.labels[indices])
-        # Rank of each image in its class, in [0, 1).
+        # The rank of each image in its class, divided by the size of the class.
         place = labels.groupby(labels).cumcount() / labels.map(labels.value_counts())
         split[part] = indices[(place < max(share, min(1.0, fewest / len(indices)))).to_numpy()]
     return replace(dataset, split=split)
@@ -120,10 +120,10 @@ def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: 
 def errors_of(
     model: Model, run: RunSettings, dataset: Dataset, evaluate: EvaluateParams, device: torch.device
 ) -> pd.DataFrame:
-    """Errors on test images: one row for a model that classifies, else one per probe. Columns: features, error.
+    """Errors on test images: one row if the model itself classifies, else one row per probe. Columns: features, error.
 
     Args:
-        dataset: the data set that the model was trained on. Probes are fit on its training images.
+        dataset: the data set that the model was trained on. Probes are fitted to its training images.
     """
     import pandas as pd
 

@@ -21,7 +21,7 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError if there is no such run, or if its images and their crops cannot have the same centre."""
+    """Raise `ValueError` if the run is unknown, or if its images and their crops cannot have the same centre."""
     run = params.run_of(f"{where}.run", study.run)
     side = params.images_of(run.dataset).side
     if (side - (crop := run.augmentation.seen_size(side))) % 2:

@@ -1,4 +1,4 @@
-"""Evaluate a trained run by its system's measures: probes on clean, rotated and affine images, or test errors."""
+"""Evaluate a trained run as its system defines: by probes on clean, rotated and affine images, or by test errors."""
 
 from pipeline.context import Context
 from pipeline.layout import raw_folder

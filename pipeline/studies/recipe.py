@@ -1,8 +1,9 @@
 """The effect of single changes in training on the error on held-out images.
 
 Settings of runs are chosen by this error, never by the test error. For each value in `held_out` in turn, the training
-images with this value of the study's factor are held out. If the factor is `instance`, these images show new toys.
-Networks are evaluated after the last epoch. If the epoch were chosen by this error, the error would be too low.
+images with this value of the study's factor are held out. If the factor is `instance`, the held-out images show toys
+that the network has not seen. Networks are evaluated after the last epoch. If the epoch with the lowest error on the
+held-out images were chosen, the error would be too low.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
 ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
-"""For each error in the result, the column of the training's history that has the accuracy, 1 - error."""
+"""For each error in the result, the column of the training's history with the accuracy. The error is 1 - accuracy."""
 
 
 class RecipeParams(Section):
@@ -58,7 +59,7 @@ class RecipeParams(Section):
         for part, changed in changes.items():
             values[part] |= changed
         type(run).model_validate(values)  # raises also if the condition's epochs are invalid
-        values["training"]["epochs"] = run.training.epochs  # `with_epochs` scales the model's schedule from these
+        values["training"]["epochs"] = run.training.epochs  # from these, `with_epochs` scales the schedule of the model
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
@@ -71,7 +72,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError if the run or factor is unknown, or if a condition is invalid or has model settings without effect."""
+    """Raise `ValueError` for an unknown run or factor, an invalid condition, or model settings without effect."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
@@ -102,7 +103,7 @@ def measure(context: Context) -> Outcome:
 def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
-    Errors after the last epoch: `new` is on held-out images, `known` on a random share of other images (`known_share`).
+    Errors after the last epoch: `new` on held-out images, `known` on a random share (`known_share`) of other images.
     `train` is the mean error on augmented training images in the last epoch. `seconds` is a mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})

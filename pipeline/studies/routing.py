@@ -24,7 +24,7 @@ SETTINGS = RoutingParams
 
 
 def check(params: SharedParams, where: str, study: RoutingParams) -> None:
-    """ValueError if the run does not route, or has more iterations than the study follows (`study.iterations`)."""
+    """Raise `ValueError` if the run does not route, or has more iterations than the study (`study.iterations`)."""
     from pipeline.systems import ROUTED
 
     model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model

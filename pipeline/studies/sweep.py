@@ -1,4 +1,4 @@
-"""Train and test models on images rotated by up to some angle (document 000, Figure 4)."""
+"""Train and test models on images rotated by at most some angle, for several angles (document 000, Figure 4)."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from pipeline.shared_params import SharedParams
 
 
 class SweepParams(Section):
-    """Training and testing on images rotated by up to some angle, document 000, Figure 4."""
+    """Training and testing on images rotated by at most some angle, for several angles (document 000, Figure 4)."""
 
     angles: Angles = Field(description="degrees: for each angle, training and tests use rotations in [-angle, +angle]")
     runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
@@ -27,7 +27,7 @@ ONE_SECTION = True
 
 
 def check(params: SharedParams, where: str, study: SweepParams) -> None:
-    """ValueError if a run is unknown, or of a system that the sweep cannot train."""
+    """Raise `ValueError` if a run is unknown, or of a system that the sweep cannot train."""
     from pipeline.systems import SWEPT
 
     for name in study.runs:

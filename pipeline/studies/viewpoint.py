@@ -25,7 +25,7 @@ SETTINGS = ViewpointParams
 
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
-    """ValueError if a run is of a wrong system or does not fit the images, or if data set or viewpoints are unknown."""
+    """Raise `ValueError` for an unknown data set or factor, a wrong system, or a run that does not fit the images."""
     capsules = params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     cnn = params.run_of(f"{where}.cnn", study.cnn, "cnn")
     if study.dataset not in params.datasets:
@@ -36,7 +36,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train two networks on familiar viewpoints. Compare errors on novel ones, at equal errors on familiar ones."""
+    """Train two networks on familiar viewpoints. At equal errors on these, compare their errors on novel viewpoints."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

@@ -26,15 +26,15 @@ SYSTEMS: dict[str, System] = {
 }
 """Systems by name, in the order in which they are shown."""
 MODELS = {name: system.run for name, system in SYSTEMS.items() if system.run is not None}
-"""Run classes by name of the system, for systems whose models are trained by gradient descent."""
+"""The run class of each system whose models are trained by gradient descent, by the system's name."""
 CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, ClassifierRun))
-"""Names of the systems that learn from labels."""
+"""Names of the systems in `MODELS` that learn from labels."""
 SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
-"""Names of the systems that the study `sweep`, over ranges of rotations, can train."""
+"""Names of the systems that the study `sweep` can train on several ranges of rotation."""
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
 """Names of the systems whose routing the stage `routing` can measure."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
-"""Systems that have figures, tables and claims of their own, by name. Others appear only in comparisons of systems."""
+"""Systems with figures, tables and claims of their own, by name. Others appear only in comparisons of systems."""
 
 if TYPE_CHECKING:
     Run = RunSettings

@@ -1,4 +1,4 @@
-"""What other code knows of a system (a model family of the documents). This module must not import torch."""
+"""The description of a system (a model family of the documents) for other code. This module must not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ class System:
         name: name of the system's package, and `variant` of its runs.
         label: name in figures and tables.
         description: text on the system's model cards.
-        document: number, such as "004", of the document that makes claims about the system or has it as a baseline.
-        colour, marker: colour `#rrggbb` and matplotlib marker in figures. Empty for a system that no figure compares.
-        run: class of an entry of `runs`; None if no model of the system is trained by gradient descent.
+        document: the document that makes claims about the system or has it as a baseline, such as "004".
+        colour, marker: colour `#rrggbb` and matplotlib marker in figures. Empty if no figure compares the system.
+        run: settings class of the system's runs; None if no model of the system is trained by gradient descent.
         model: class of the system's models, as `<module>.<class>` in the system's package `model`. The class takes the
             settings of a model, and the side of the square images that the model sees, in pixels.
         swept: whether the study `sweep` (training on rotations up to an angle) can train the system.
         capsules: whether the system's layers are capsules.
-        layers: by name, the layers that should be equivariant, each with the map that predicts its values for a moved
-            image. "own" is the map that theory gives, "fitted" is a linear map that is fitted to data.
+        layers: for each layer that should be equivariant, by name, the map that predicts its values for a moved image:
+            "own" is the map that theory gives, "fitted" is a linear map that is fitted to data.
     """
 
     name: str

@@ -1,12 +1,12 @@
 """Delivers new events of tracked runs from their journals (`run.py`) to an MLflow store.
 
-A file beside each journal has the byte offset where delivery continues. The file's name has the id and the creation
-time of MLflow's experiment. Another or a new store has no such file yet, so it gets all events. An interruption may
-cause events to be delivered twice. This does no harm. Existing runs are found by the tag `tracking_run`. Metrics keep
-the times of the journal, from which MLflow recognises values that it already has.
+A file beside each journal has the byte offset from which delivery continues. The file's name has the id and the
+creation time of MLflow's experiment. If a store is new, there is no such file yet, so it gets all events. An
+interruption may cause events to be delivered twice. This does no harm: existing runs are found by the tag
+`tracking_run`, and MLflow recognises values that it already has by their times, which are those of the journal.
 
-While stages run, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
-process outlives the stage that started it, and ends when no run has been in progress for a while.
+While stages run, a separate process delivers events, because MLflow takes seconds to import and may block for minutes.
+This process continues after the stage that started it. It ends when no run has been in progress for a while.
 """
 
 import logging
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
 IDLE_SECONDS = 20.0  # longer than it takes DVC to go from one stage to the next
-HANG_SECONDS = 600  # the longest that MLflow may take for the events of one run
+HANG_SECONDS = 600  # maximum time that MLflow may take for the events of one run
 LOCK_SECONDS = 60.0
 SETTINGS = {
     "DO_NOT_TRACK": "true",
@@ -48,10 +48,10 @@ ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFo
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been in progress for `idle_seconds`. Return if another process is delivering already.
+    """Deliver events until no run has been in progress for `idle_seconds`, unless another process delivers already.
 
     Only the first of consecutive failures is reported. If the store blocks this process for `HANG_SECONDS`, an alarm
-    kills the process. The next process delivers the rest.
+    kills this process. The process that a later stage starts delivers the remaining events.
     """
     try:
         lock = background_lock(folder).acquire(timeout=1.0)
@@ -85,15 +85,15 @@ class Delivery:
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
-        self._complete = set[str]()  # ids of runs that were delivered up to their end
-        self._measured = set[str]()  # ids of runs seen in progress; if they are on this machine, its load is recorded
+        self._complete = set[str]()  # ids of runs that have ended, and whose events have all been delivered
+        self._measured = set[str]()  # ids of runs during which the load is recorded, if they are on this machine
 
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
 
-        A run whose process is gone without an `end` event is marked as killed. If one run's delivery fails, other runs
-        are still delivered. Raises `UserError` as `Store.probe` or if the store rejected a run, and `TimeoutError` if
-        another process delivers for over a minute.
+        A run whose process has ended without an `end` event is marked as killed. If the delivery of one run fails, the
+        other runs are still delivered. Raises `UserError` if `Store.probe` does or if the store rejected a run, and
+        `TimeoutError` if another process holds the lock of deliveries for more than `LOCK_SECONDS`.
         """
         failures = []
         with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):
@@ -123,7 +123,7 @@ class Delivery:
             logging.getLogger(name).setLevel(logging.ERROR)
         database = self.store.database
         if database and not database.exists():
-            # A new database gets its name when complete: MLflow cannot mend one whose creation was interrupted.
+            # A new database gets its name only when complete. MLflow cannot repair it if its creation is interrupted.
             unfinished = database.with_name(f"{database.name}.new")
             for leftover in database.parent.glob(f"{unfinished.name}*"):
                 leftover.unlink()
@@ -133,7 +133,7 @@ class Delivery:
 
     def _deliver(self, journal: Journal) -> bool:
         """Deliver the events of one journal that are not yet in the store. Returns whether the store took any."""
-        is_written = journal.is_written()  # before reading, or the last events of a run that ends now are missed
+        is_written = journal.is_written()  # before reading: the run may write its last events while we read
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
         if run and is_written and self._measure and journal.id not in self._measured:
@@ -169,8 +169,8 @@ class Delivery:
 
 
 class _Run:
-    """A journal's run in MLflow and, if it is in a group, the MLflow run that represents the group. Runs that MLflow
-    lacks are created. `id` is MLflow's id of the journal's run, or None if somebody has deleted this run in MLflow.
+    """The run of a journal in MLflow and, if it belongs to a group, the MLflow run that represents the group. Missing
+    runs are created. `id` is MLflow's id of the journal's run, or None if somebody has deleted this run in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:
@@ -219,8 +219,8 @@ class _Run:
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
-        """MLflow's id of the run whose tag `key` is `tags[key]`. None if the run is missing, or deleted in MLflow.
-        With `time` (the start of the run, in ms since 1970), a missing run is created.
+        """MLflow's id of the run whose tag `key` is `tags[key]`; None if the run is missing or was deleted in MLflow.
+        If `time` (the start of the run, in ms since 1970) is given, a missing run is created with `tags` and `name`.
         """
         from mlflow.entities import ViewType
 
@@ -244,7 +244,7 @@ class _Run:
 
 
 def _key(name: str) -> str:
-    """A name with the characters that MLflow allows."""
+    """The name, with characters that MLflow does not allow replaced by `_`."""
     return re.sub(r"[^\w\-./: ]", "_", name)
 
 

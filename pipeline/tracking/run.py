@@ -1,10 +1,10 @@
-"""A tracked run with its local journal, and the start of the process that delivers journals. MLflow is not imported.
+"""Tracked runs, their journals, and the start of the process that delivers journals. Does not import MLflow.
 
 A journal is a file to which events are appended, one line of JSON each. Every event has a `time` (milliseconds since
 1970). Events and their other fields: `start` (id, experiment, experiment_tags, name, params, tags, group, host),
 `params` (params), `metrics` (step, values), `tags` (tags), `dataset` (name, label, sha256, context), `artifact` (file,
-folder, of_run), `end` (status). An artifact with `of_run` belongs to the earlier run with this id. Events with
-`of_group` belong to the run that represents a group of runs in MLflow.
+folder, of_run), `end` (status). An artifact with `of_run` is for the earlier run with this id. Events with
+`of_group` are for the run that represents the whole group of runs in MLflow.
 """
 
 import json
@@ -34,14 +34,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """MLflow's store: `uri` as in `MLFLOW_TRACKING_URI`, and the folder of artifacts (None: the server chooses it)."""
+    """MLflow's store: its `uri` (as in `MLFLOW_TRACKING_URI`), and its artifact folder (None: the server's)."""
 
     uri: str
     artifacts: Path | None = None
 
     @property
     def shown(self) -> str:
-        """The address without user name and password."""
+        """The store's address without user name and password, for messages."""
         return without_passwords(self.uri)
 
     @property
@@ -50,8 +50,8 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """Check that the store can be used. Raises `UserError` if it is a folder, a damaged SQLite file, or a server
-        that does not answer within a few seconds.
+        """Check that the store can be used. Raises `UserError` if the store is a folder, a damaged SQLite file, or a
+        server that does not answer within a few seconds.
         """
         if "://" not in self.uri or self.uri.startswith("file:"):
             advice = "Set it to a server (http://...) or a database (sqlite:///...)."
@@ -59,7 +59,7 @@ class Store:
         if self.database and self.database.exists():
             try:
                 with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self.database)) as opened:
-                    opened.execute("PRAGMA schema_version")  # an OperationalError means a locked, not a damaged file
+                    opened.execute("PRAGMA schema_version")  # OperationalError: the file is locked, but not damaged
             except sqlite3.DatabaseError as error:
                 advice = "move it away, and all runs are delivered to a new one"
                 raise UserError(f"{self.database} cannot be read ({error}): {advice}") from error
@@ -76,15 +76,15 @@ class Store:
         """Start the process that delivers the journals in `folder`, unless one is running already."""
         try:
             with background_lock(folder).acquire(blocking=False):
-                background_log(folder).write_text("")  # warnings of an earlier process may be out of date
+                background_log(folder).write_text("")  # an earlier process's warnings may no longer apply
         except TimeoutError:
             return
         search = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # the clone, whose code is imported: the stage may run in a copy that DVC deletes
-                # Other users can see arguments. So the address, which may hold a password, is not an argument.
+                cwd=folder.parent,  # in the clone, because the stage may run in a temporary copy that DVC deletes
+                # Other users can see arguments. The address may have a password, so it is not passed as an argument.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -100,18 +100,18 @@ def background_lock(folder: Path) -> FileLock:
 
 
 def background_log(folder: Path) -> Path:
-    """The file for messages of the delivering process to the user: lines that begin with `warning:` or `note:`."""
+    """The file for output of the delivering process. Lines that begin with `warning:` or `note:` are for the user."""
     return folder / "background.log"
 
 
 def without_passwords(text: str) -> str:
-    """The text on one line, without user names and passwords, which addresses in MLflow's errors may have."""
+    """The text on one line, without the user names and passwords in addresses. MLflow's errors may contain these."""
     return re.sub(r"//[^/\s]*@", "//", " ".join(text.split()))
 
 
 class Journal:
-    """The events of one run, in `<folder>/events.jsonl`. The folder's name is the run's id. The process that writes the
-    run holds the lock `writer` until the run ends.
+    """The events of one run, in `<folder>/events.jsonl`. The folder's name is the run's id. The process of the run
+    holds the lock `writer` until the run ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -120,13 +120,13 @@ class Journal:
         self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
-        """Append one event, on a new line even if the file ends with half an event. Raises `OSError` if this fails."""
+        """Append an event on a new line, even if the file ends with an incomplete line. Raises `OSError` on failure."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write("\n" + json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
 
     def read(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-        """The events from byte `offset` on, each with the offset of its end. Damaged lines are skipped."""
+        """Yield the events after byte `offset`, each with the byte offset of its end. Damaged lines are skipped."""
         with self.path.open("rb") as file:
             file.seek(offset)
             for line in file:
@@ -137,7 +137,7 @@ class Journal:
                         yield event, offset
 
     def is_written(self) -> bool:
-        """Whether a process writes the run. If none does and there is no `end` event, append one with status KILLED."""
+        """Whether the run's process holds `writer`. If not, append an `end` event (KILLED), unless there is one."""
         try:
             with self.writer.acquire(blocking=False):
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
@@ -151,14 +151,14 @@ class Journal:
 
 @dataclass
 class TrackedRun:
-    """A run's journal, which a separate process delivers to MLflow. `id` is the run's id, and its folder's name.
+    """A tracked run. It writes a journal, which a separate process delivers to MLflow. `id` is the run's id.
 
-    Logging never raises an error. If the disk is full, logging warns, and the stage fails only on writing its results.
+    Logging does not raise an error if the disk is full. It warns, and the stage fails only when it writes its results.
 
     Args:
         folder: parent folder. The run's own folder is `folder/<run id>`.
-        params, tags: params may be nested. Tags are converted to text.
-        group: the group to which the run belongs, such as a reproduction: a unique `id`, a `name` and `tags`. MLflow
+        params, tags: parameters, which may be nested, and tags, which are converted to text.
+        group: `id` (unique), `name` and `tags` of the group to which the run belongs, such as a reproduction. MLflow
             shows the run below a run that represents the group. Without a group, events `of_group` are dropped.
         context: what the run uses data sets for: "training" or "evaluation".
         store: the MLflow store, or None to record the run only locally.
@@ -179,7 +179,7 @@ class TrackedRun:
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
         self.journal = Journal(self.folder / self.id)
-        with suppress(OSError):  # if this fails, writing the first event also fails, and warns
+        with suppress(OSError):  # in this case, logging the first event also fails, and warns
             self.journal.writer.acquire(blocking=False)
         start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name", "group")}
         tags = {key: str(value) for key, value in self.tags.items()}
@@ -201,7 +201,7 @@ class TrackedRun:
             self._warn(f"warning: cannot track this run in {self.folder}: {error.strerror}. The run goes on.")
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
-        """Log values of one step or epoch as one event. Values need not be finite."""
+        """Log the values of one step or epoch as a single event. Values may be infinite or NaN."""
         self.log("metrics", of_group=of_group, step=step, values={key: float(value) for key, value in values.items()})
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
@@ -213,9 +213,9 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a file. A copy of it, as it is now, is kept with the journal. `folder` is the file's folder in MLflow.
+        """Log a file. The journal's folder gets a copy, so the file may change later. `folder` is for MLflow's copy.
         With `of_group=True`, the file is logged for the group in place of this run. With `of_run`, it is logged for the
-        earlier run with this id, of the same experiment. If MLflow does not have the earlier run, nothing is logged.
+        earlier run with this id in the same experiment. If MLflow does not have the earlier run, nothing is logged.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name

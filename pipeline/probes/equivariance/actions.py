@@ -1,4 +1,4 @@
-"""Layers of a model, and their actions rho(g): how a layer's values change in theory when g moves the image.
+"""Layers of a model, and their actions. In theory, rho(g) maps a layer's values to those after g moved the image.
 
 Shapes: B or N images, n capsules with k values each.
 """
@@ -18,7 +18,7 @@ Map = Callable[[Tensor], Tensor]
 """A function from a layer's values `[B, n, k]` to values of the same shape."""
 
 VALIDATION_SHARE = 0.25
-"""Share of the images in `Pairs` on which `linear_map` chooses its penalty. These are the last images."""
+"""`linear_map` chooses its penalty on the last images of `Pairs`. This is their share of all images."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Action(Protocol):
     """rho: how a layer's values change when the image is moved."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """rho(g), given the matrix `[2, 3]` of g in the frame that the model sees. None if theory gives no rho(g)."""
+        """rho(g), given the matrix `[2, 3]` of g in the frame of the model's input. None if theory gives no rho(g)."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho(g) as g leaves the identity with the `velocity [2, 3]`. None if theory gives none."""
+        """The derivative of rho(g) at the identity, in the direction `velocity [2, 3]`. None if theory gives none."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a model, read off a batch of images.
+    """A layer of a model, evaluated on a batch of images.
 
     Attributes:
         numbers: the capsules' values, `[B, n, k]`.
@@ -64,7 +64,7 @@ class Layer:
 
 
 Read = Callable[[Tensor], dict[str, Layer]]
-"""Returns a model's layers by name, given images `[B, C, s, s]` in [0, 1] as the model sees them, of any float type."""
+"""A function from the images that a model sees (`[B, C, s, s]` in [0, 1], any float type) to its layers by name."""
 
 
 def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
@@ -73,7 +73,7 @@ def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
 
 
 class Poses:
-    """Affine poses I + A, k = 6, with values A (`pipeline.layers.poses`). g multiplies I + A from the left."""
+    """Action on affine poses I + A with k = 6 values A (`pipeline.layers.poses`). g multiplies I + A from the left."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
         """A becomes g (I + A) - I."""
@@ -86,9 +86,9 @@ class Poses:
 
 @dataclass(frozen=True)
 class FromTheLeft:
-    """Square pose matrices, k = side^2, row by row, which g multiplies by a matrix T from the left.
+    """Action on square pose matrices of k = side^2 values, row by row: multiplication by a matrix T from the left.
 
-    A vote is a pose times a matrix on its right. So a T that multiplies the poses of all primary capsules from the left
+    A vote is a pose times a matrix on the right. So a T that multiplies the poses of all primary capsules from the left
     also multiplies the poses in all higher layers (document 003, equation 5; document 004, section 3). Theory does not
     determine T. One T for all capsules is fitted to `Pairs` by least squares.
     """
@@ -96,7 +96,7 @@ class FromTheLeft:
     side: int
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """Multiplication by the T that fits `pairs` best."""
+        """Multiplication by the matrix T that fits `pairs` best."""
         square = (self.side, self.side)
         before, after = (each.unflatten(-1, square).double() for each in (pairs.before, pairs.after))
         weighted = pairs.weights[..., None, None].double() * before
@@ -111,7 +111,7 @@ class FromTheLeft:
 
 @dataclass(frozen=True)
 class FeatureMaps:
-    """Feature maps: n channels of k = side^2 pixels, in the frame of the image. They move as the image does.
+    """Action on n feature maps of k = side^2 pixels, which cover the same frame as the image, and move like the image.
 
     Attributes:
         side: height and width of a feature map in pixels.
@@ -122,7 +122,7 @@ class FeatureMaps:
     edge: str
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """Resamples each feature map as the image is resampled."""
+        """Resample each feature map in the same way as the image."""
 
         def move(values: Tensor) -> Tensor:
             pictures = values.unflatten(-1, (self.side, self.side))
@@ -141,8 +141,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
     regression. It predicts a capsule's values after the move from the n * k values of all capsules before the move.
 
-    In the regression for a capsule, an image's weight is that of the capsule in this image. Values are centred, so that
-    the map is affine and the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of
+    In the regression for a capsule, an image's weight is that of the capsule in this image. Values are centred, so the
+    map is affine and its intercept is not penalised. To choose the penalty, maps are fitted without the last quarter of
     the images. The penalty with the smallest error on this quarter, summed over capsules, is used to fit all images.
 
     Args:
@@ -164,8 +164,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
     """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. Returns a function that
-    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. All penalties share the eigenvectors of the
-    covariance of `before`. If all capsules of an image have the same weight, the capsules share them, too.
+    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. The eigenvectors of the covariance of `before`
+    are computed once for all penalties and, if all capsules of an image have the same weight, once for all capsules.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -1,11 +1,11 @@
-"""Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's errors.
+"""Functions with known equivariance. Their errors check the measurement, and give a scale for a network's errors.
 
 - `pixels`: f(x) = x. The prediction for a moved image resamples f(x) as the image is resampled. So the error is
   zero, except for content that enters at the edges of a crop.
-- `moments`: centroid and second moments of an image's content. How an affine map of the plane changes them is
-  known exactly. Their error comes from the pixel grid and from edges.
+- `moments`: centroid and second moments of an image's content. An affine map of the plane changes them in a way that
+  is known exactly. Their error comes from the pixel grid and from edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
-  weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is only rounding.
+  weights. Only these turns are exact on a pixel grid. So the network's error at 90 and 180 degrees is only rounding.
 """
 
 import math
@@ -20,7 +20,7 @@ FILTERS, KERNEL = 4, 3
 
 
 def controls(edge: str) -> dict[str, Read]:
-    """The controls, as functions that read a layer off images, by name. `edge` is as in `transformations.moving`."""
+    """The controls by name, as functions from images to a layer. `edge` is as in `transformations.moving`."""
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), FeatureMaps(images.shape[-1], edge), False)},
         "moments": lambda images: {"moments": plain(moments(images), MomentAction(), False)},
@@ -31,8 +31,8 @@ def controls(edge: str) -> dict[str, Read]:
 def moments(images: Tensor) -> Tensor:
     """Centroid (x, y) and second moments (xx, xy, yy), `[B, 1, 5]`, in the frame [-1, 1] x [-1, 1] of the image.
 
-    Content is the difference of pixels and background. The background is the median of the pixels on the edge, channel
-    by channel. Negative differences are kept, so that moments are ratios of linear functions of the content.
+    The content of an image is its pixels minus the background. The background is the median of the pixels on the edge,
+    channel by channel. Negative content is kept, so that moments are ratios of linear functions of the content.
     """
     size = images.shape[-1]
     rim = torch.ones(size, size, dtype=torch.bool, device=images.device)
@@ -78,10 +78,10 @@ def _numbers(S: Tensor) -> Tensor:
 
 
 def quarter_turn_network(images: Tensor) -> Tensor:
-    """Features `[B, FILTERS, 4]` of images `[B, C, S, S]`, where S is even. The last axis has the four turns.
+    """Features `[B, FILTERS, 4]` of images `[B, C, S, S]`, where S is even. The last axis has the four quarter turns.
 
-    Averages over channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and then
-    averages over positions. The weights are random and always the same.
+    The network averages over channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU),
+    and then averages over positions. The weights are random, but always the same.
     """
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(FILTERS, 1, KERNEL, KERNEL, generator=generator, dtype=torch.float64) / KERNEL
@@ -91,7 +91,7 @@ def quarter_turn_network(images: Tensor) -> Tensor:
     lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 FILTERS, H, H)
     by_turn = []
     for r in range(4):
-        # The filter for content turned r times: rotated in the plane, and shifted by r along the axis of turns.
+        # The filter for r quarter turns: it is rotated in the plane, and shifted by r along the axis of turns.
         turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (FILTERS, 4 FILTERS, k, k)
         by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
     return torch.stack(by_turn, -1)
@@ -109,4 +109,4 @@ class QuarterTurnAction:
         return lambda values: values.roll(turns, -1)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> None:
-        """None: there are no small quarter turns."""
+        """None, because quarter turns cannot be arbitrarily small."""

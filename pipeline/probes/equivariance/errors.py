@@ -1,18 +1,18 @@
-"""Relative errors, and guards against features that hardly vary.
+"""Relative errors of predictions, defined so that features that hardly vary do not get small errors.
 
 The error of a prediction of f(g x) is the square root of
 
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
 over images x, where mean and mean' are the means of f(x) and of f(g x). The denominator is a variance, so errors do not
-change if f is scaled or a constant is added. So a network that maps all images to nearly the same features does not get
-smaller errors. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
-another image has an error of about 1.4. No error is computed for features whose relative sd is below `COLLAPSED`.
+change if f is scaled or a constant is added. Therefore a network that maps all images to nearly the same features does
+not get smaller errors. If f(x) and f(g x) vary equally, predicting mean' for every image has an error of 1. Predicting
+the features of another image has an error of about 1.4. No error is computed if `variation` is below `COLLAPSED`.
 
-For errors within classes, the means are taken over images of the same class. So features that say hardly more than the
-class do not get smaller errors, either. Capsules with presences are weighted by the mean of their presences in an image
-and in its moved copy. So a capsule that is present in the image, but absent in the moved copy, still has half its
-weight. For derivatives, and for images that are moved back, weights and denominators are those of f(x) alone.
+For errors within classes, the means are taken over images of the same class. So features that contain hardly any
+information besides the class do not get smaller errors, either. If capsules have presences, a capsule's weight is the
+mean of its presences in an image and in the moved image. So a capsule that is present only in the image before the move
+has half the weight. For derivatives, and for images moved back, weights and denominators are those of f(x) alone.
 
 Shapes: values `[N, n, k]` and weights `[N, n]` of n capsules with k values each, for N images.
 """
@@ -31,7 +31,7 @@ def squared(difference: Tensor, weights: Tensor) -> Tensor:
 
 
 def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
-    """Each image's weighted squared distance, `[N]`, from the weighted mean over images, or over images of its class.
+    """Weighted squared distance of each image's values, `[N]`, from the weighted mean of all images or of its class.
 
     Args:
         classes: the class of each image, `[N]`, whole numbers; by default all images are one class.
@@ -51,7 +51,7 @@ def variation(values: Tensor, weights: Tensor) -> float:
 
 
 def dimensions(values: Tensor, weights: Tensor) -> float:
-    """Effective number of directions in which values vary: (tr C)^2 / tr(C^2) of their covariance C. 0 if constant."""
+    """Effective number of directions in which values vary: (tr C)^2 / tr(C^2) for their covariance C. 0 if C is 0."""
     w = weights.double().unsqueeze(-1)
     mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     flat = (w.sqrt() * (values.double() - mean)).flatten(1)

@@ -1,4 +1,4 @@
-"""Measures equivariance and invariance errors, on the same images, for trained and untrained models and `controls`."""
+"""Measures errors of equivariance and invariance of trained and untrained models and `controls`, on the same images."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures, for a layer f, an image x and a transformation g. Three predict f(g x) from f(x): `OWN` by the action that
-theory gives, `FITTED` by a linear map, and `INVARIANCE` by f(x) itself. `RESAMPLING` predicts f(x) by f(g^-1 g x).
-Its errors come only from resampling and the edges of images.
+"""Names of measures, for a layer f, an image x and a transformation g. Three measures predict f(g x) from f(x): `OWN`
+by the action that theory gives, `FITTED` by a fitted linear map, and `INVARIANCE` by f(x) itself. `RESAMPLING` predicts
+f(x) by f of the image that is moved by g and back. Its errors come only from resampling and the edges of images.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of errors: for one g, or for the derivative of f(g x) at g = identity, per unit of `transformations.UNITS`."""
+"""Kinds of errors: in predicting f(g x), or its derivative at g = identity, per unit of `transformations.UNITS`."""
 BATCH = 250
 STEP = 1e-5
 """Largest change of a pixel in a central difference. It can be small, because images are in double precision."""
@@ -40,13 +40,13 @@ COLUMNS = ("error", "se", "within", "within_se")
 
 @dataclass(frozen=True)
 class Images:
-    """N images of C channels and S x S pixels in [0, 1], `[N, C, S, S]`, on the device, and a model's view of them.
+    """Images `[N, C, S, S]` in [0, 1] on the device, and the part of an image that a model sees (`view`).
 
     Attributes:
         fit: training images, to which linear maps are fitted.
         test: test images, on which errors are measured.
         classes: classes of the test images, `[N]`.
-        steps: by factor (such as azimuth), pairs of images from the test set whose viewpoints differ by one step.
+        steps: pairs of test images whose viewpoints differ by one step, by the factor that differs (such as azimuth).
             Maps are fitted to pairs of some toys (photographed objects). Errors are measured on pairs of other toys.
     """
 
@@ -76,10 +76,10 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """Set values that training computes without gradients, such as statistics. Returns the model in eval mode.
+    """Set the values that training sets without gradients, such as means of batch norm. Returns the model in eval mode.
 
     Args:
-        images: training images as the model sees them.
+        images: training images as the model sees them, from which the values are computed.
     """
     if count := model.beginning_images(0):
         model.begin_epoch(images[:count])
@@ -101,9 +101,9 @@ def outcome(
     and measure.
 
     Args:
-        models: one per replica.
+        models: trained models, one per replica.
         untrained: a model with the same settings and with initial weights.
-        read_of: returns the reader of a model's layers (its system's `equivariance.read`).
+        read_of: returns the function that computes a model's layers (`equivariance.read` of its system).
     """
     from tqdm import tqdm
 
@@ -154,10 +154,10 @@ def outcome(
 def _measure(
     read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two tables of one model or control: its errors, and the `variation` and `dimensions` of its layers.
+    """Two tables for one model or control: the errors, and the `variation` and `dimensions` of each layer.
 
     Args:
-        exact: as `read`, but in double precision. Used for derivatives.
+        exact: the same function as `read`, but in double precision, for derivatives.
         resampled: whether `RESAMPLING` is measured as well.
     """
     view = images.view
@@ -173,14 +173,14 @@ def _measure(
     def compared(
         family: str, magnitude: str, matrix: Tensor | None, fit: Sides, test: Sides, classes: Tensor
     ) -> Iterator[Row]:
-        """Rows with errors of one change of images. `matrix` is None if the change is a step of the viewpoint."""
+        """Yield rows with the errors for one change of images. `matrix` is None if it is a step of the viewpoint."""
         for name in kept:
             (before, after), (fit_before, fit_after) = ([side[name] for side in sides] for sides in (test, fit))
             weights = (before.weights + after.weights) / 2
             pairs = Pairs(fit_before.numbers, fit_after.numbers, (fit_before.weights + fit_after.weights) / 2)
             action = before.action
             if matrix is None and not isinstance(action, FromTheLeft):
-                action = None  # theory gives no matrix of a change of viewpoint: only `FromTheLeft` fits one to `pairs`
+                action = None  # theory gives no matrix for a step of the viewpoint; only `FromTheLeft` fits its own
             rho = action.finite(torch.empty(0) if matrix is None else matrix, pairs) if action else None
             scales = [
                 (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2
@@ -215,7 +215,7 @@ def _not_collapsed(layers: Layers) -> Layers:
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Predictions of moved values or derivatives: `OWN` if there is a map `rho`, and `FITTED` if `before.fitted`."""
+    """Predictions of values after a move, or of derivatives: `OWN` if `rho` is given, `FITTED` if `before.fitted`."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -249,8 +249,8 @@ def _rows(
     scales: Sequence[Tensor],
     settings: EquivarianceParams,
 ) -> Iterator[Row]:
-    """For each measure, yield a copy of `row` with the errors of the measure's prediction of `truth`. `scales` has
-    `errors.deviations [N]` from the mean of all images and, as an optional second tensor, from the means of classes.
+    """For each measure, yield a copy of `row` with the errors of the measure's prediction of `truth`. `scales` has one
+    or two tensors `errors.deviations [N]`: from the mean of all images and, optionally, from the means of classes.
     """
     for measure, prediction in predictions.items():
         off = errors.squared(truth - prediction, weights)
@@ -260,7 +260,7 @@ def _rows(
 
 @torch.no_grad()
 def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
-    """Layers by name for the images `seen`, computed in batches."""
+    """The layers by name for the images `seen`, computed in batches."""
     batches = [read(batch) for batch in seen.split(BATCH)]
     return {
         name: replace(
@@ -275,7 +275,7 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
 def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
     """Derivatives of layers' values as images `seen` change along `directions` of the same shape (Gruver et al. 2022).
 
-    For images x and directions u, they are (f(x + h u) - f(x - h u)) / 2h, h = `STEP` / max |u|. Use double precision.
+    The result is (f(x + h u) - f(x - h u)) / 2h for images x (double precision), directions u and h = `STEP` / max |u|.
     Automatic differentiation would fail if a network stops gradients or has operations without a forward mode.
     """
     h = STEP / float(directions.abs().max().clamp_min(1e-30))

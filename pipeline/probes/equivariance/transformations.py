@@ -1,8 +1,8 @@
 """Families of transformations (one-parameter groups of maps of the plane), their generators and their effect on images.
 
-Coordinates are as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down. A matrix M moves
-content forward: out(M u) = in(u). If a model sees a crop, images are moved before they are cropped, so that real
-content enters at the crop's edges. If a model sees the whole image, black enters at its edges.
+Coordinates are as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down. A matrix M maps the
+position u in the input to M u in the output: out(M u) = in(u). If a model sees a crop, images are moved first and then
+cropped, so that real content enters at the crop's edges. If a model sees the whole image, black enters at its edges.
 """
 
 import math
@@ -69,10 +69,11 @@ def velocity(family: str, size: int) -> Tensor:
 
 
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
-    """The derivative of moved images at the identity: minus each pixel's velocity times the image's gradient there.
+    """The derivative of the moved images with respect to the move, at the identity.
 
-    The gradient is computed by central differences, because bilinear interpolation is not differentiable at the centres
-    of pixels. A central difference is the mean of the derivatives on both sides.
+    At each pixel, it is minus the scalar product of the pixel's velocity and the image's gradient. The gradient is
+    computed by central differences, because bilinear interpolation is not differentiable at the centres of pixels. A
+    central difference is the mean of the derivatives on both sides.
 
     Args:
         images: `[B, C, S, S]`.
@@ -104,7 +105,7 @@ class View:
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
-        """The part of the images that the model sees, not moved."""
+        """The part of the images that the model sees. The images are not moved."""
         return images if self.crop is None else centre_crop(images, self.crop)
 
     def size(self, images: Tensor) -> int:

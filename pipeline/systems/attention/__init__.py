@@ -1,4 +1,4 @@
-"""Top-down attention as a generative model, and its inversion by inference: document 001 (Kiefer et al. 2022)."""
+"""Top-down attention as a generative model, and inference that inverts it: document 001 (Kiefer et al. 2022)."""
 
 from pipeline.systems.system import System
 

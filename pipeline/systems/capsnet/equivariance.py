@@ -1,7 +1,7 @@
 """The layers of a CapsNet whose equivariance is measured: class capsules, and their lengths (presences).
 
-Class capsules are meant to represent poses (document 001, section 2). Votes for them may be any linear maps of the
-capsules below. So theory does not say how class capsules change when the image moves. Lengths should not change.
+Class capsules are meant to represent poses (document 001, section 2). A vote for a class capsule may be any linear map
+of a capsule below. So theory does not say how class capsules change when the image moves. Lengths should not change.
 """
 
 from torch import Tensor

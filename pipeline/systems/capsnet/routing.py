@@ -15,9 +15,9 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer, forwar
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """Route to class capsules for `iterations`, even if the network runs fewer, on images `[B, 1, S, S]` in [0, 1].
+    """Route images `[B, 1, S, S]` in [0, 1] to classes in `iterations` iterations, even if the network runs fewer.
 
-    The m capsules below are called parts: primary capsules at X positions, or middle capsules (no positions: X is 1).
+    The m capsules below are called parts. They are primary capsules at X positions, or middle capsules, where X is 1.
     In iteration 1, a part gives all n classes equal shares. The activation of a part or class capsule is its length.
     """
     capsules = forward_pass(model.layers()[:-1], images)[-1]
@@ -46,7 +46,7 @@ def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
     found, layers, over_parents = [], model.layers(), partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
     for layer, (below, above) in zip(layers[1:], pairwise(forward_pass(layers, images)), strict=True):
         if isinstance(layer, CapsuleLayer):
-            assert layer.updates is not None  # params.yaml was checked: the network routes
+            assert layer.updates is not None  # the check of params.yaml requires a network that routes
             shares = agreement(cast_votes(below, layer.transformations), layer.updates)  # (B, n, m)
             found.append(routed_layer(shares, below.norm(dim=-1), above.norm(dim=-1), over_parents))
     return found

@@ -1,7 +1,7 @@
 """The layers whose equivariance is measured, and their actions: how a transformation of the image should change them.
 
 The maps after the second pooling should move as the image does. Except at edges, they shift by one pixel if the image
-shifts by four. Theory gives no action for the hidden features, the input of the last layer.
+shifts by four. For the hidden features, which are the input of the last layer, theory gives no action.
 """
 
 from torch import Tensor

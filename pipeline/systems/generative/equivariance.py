@@ -1,7 +1,7 @@
 """The layers whose equivariance is measured, and how a transformation should change them (document 000, section 2.1).
 
-Two layers are the poses of parts and of objects in the encoder's posterior. A transformation should multiply poses from
-the left. Errors of poses are weighted by presences. The third layer, the presences of objects, should not change.
+Two layers are the poses of parts and of objects in the encoder's posterior. A transformation's matrix should multiply
+them from the left. Errors of poses are weighted by presences. The third layer, objects' presences, should not change.
 """
 
 from torch import Tensor

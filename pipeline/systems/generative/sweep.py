@@ -14,7 +14,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """The outcome of `probes.sweep`, plus the consistency of part use and `part_use`'s arrays for the first replica."""
+    """Add the consistency of part use and the first replica's arrays of `part_use` to the outcome of `probes.sweep`."""
     outcome = probes.sweep(inputs, trained)
     failures: FailureParams = inputs.params.section("failures")
     images, classes = inputs.dataset.part("test")

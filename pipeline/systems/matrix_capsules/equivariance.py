@@ -1,8 +1,9 @@
 """The layers of matrix capsules whose equivariance is measured, and the action rho (document 003, equation 5).
 
-If the image moves, rho multiplies every pose from the left by a matrix T. If T multiplies all poses of a lower layer,
-it also multiplies the poses of class capsules (document 004, section 3). Theory does not give T, so T is fitted to
-data. Vector poses have no rho. Errors of poses are weighted by activations. In theory, activations do not change.
+rho describes how poses change when the image moves: every pose matrix is multiplied from the left by a matrix T. A vote
+is a pose times a transformation on its right. So a T that multiplies all poses of a lower layer from the left also
+multiplies the poses of class capsules (document 004, section 3). Theory does not give T, so T is fitted to data. For
+vector poses, theory gives no rho. Errors of poses are weighted by activations. In theory, activations do not change.
 """
 
 from torch import Tensor

@@ -1,5 +1,5 @@
-"""Measures routing (document 004, Procedure 1): to class capsules in all iterations, and to every layer in the last
-iteration. Shapes are as in `model.em_routing`, with T iterations and n classes.
+"""Measures routing by Procedure 1 of document 004. Routing to class capsules is measured in all iterations, and routing
+to every layer in the last iteration. Shapes are as in `model.em_routing`, with T iterations and n classes.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
-    """Route images `[B, C, s, s]` in [0, 1] to class capsules for `iterations`, which may exceed the network's number.
+    """Route images `[B, C, s, s]` in [0, 1] to class capsules. `iterations` may exceed the network's own number.
 
     Parts are the capsules in the layer below. In iteration 1, all classes get the same share of a part. The M-step
     computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
@@ -35,11 +35,12 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
 
 @torch.no_grad()
 def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
-    """Measures of each layer of convolutional capsules, then of class capsules, on images `[B, C, s, s]` in [0, 1].
+    """Measures of the convolutional layers of capsules, then of the class capsules, on images `[B, C, s, s]` in [0, 1].
 
     Shares are the assignments used by the last M-step. A child's shares sum to 1 over all parents that see it. With
-    competition "position", they sum to 1 at each position that sees the child, so their total may be larger than 1.
-    With activation "mixing", a layer's activations sum to 1. Here they are multiplied by the number of capsules.
+    competition "position", they sum to 1 at each parent position that sees the child, so their total may exceed 1. With
+    activation "mixing", a layer's activations sum to 1. They are multiplied by its number of capsules here, so their
+    mean is 1.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

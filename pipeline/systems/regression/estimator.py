@@ -21,32 +21,32 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 
 
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
-    """Classification by capsules whose vectors compete in length, fit by expectation maximisation.
+    """Classification by capsules whose vectors compete in length, fitted by expectation maximisation.
 
     Each class has a capsule: a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise of sd 1
     is added to each vector. The probability of a class is the expected value of its vector's squared length divided by
-    the sum of all squared lengths. A capsule of size 1 is one weight vector, as in logistic regression. A larger one
-    spans a subspace in which its class varies.
+    the sum of all squared lengths. A capsule of size 1 is one weight vector, as in logistic regression. A larger
+    capsule spans a subspace in which its class varies.
 
     Args:
         capsule_size: dimensions of a capsule.
         decision: "multiclass": one model of all classes. "one-vs-all": a model for each class against all others.
-            "all-vs-all": a model for each pair of classes, with a vote.
+            "all-vs-all": a model for each pair of classes, which votes for one of the two.
         fit_intercept: whether to append a constant 1 to every input. Without it, x and -x have the same probabilities,
             because these depend only on the lengths of vectors that are linear in the input.
         ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
         momentum: share of the previous change of the weights that is added in each iteration (gamma of equation 27).
         thresholds: threshold nu of each round of training (equation 26, see `ScheduleParams`).
-        patience: for each round, the number of iterations without a new lowest validation error that ends the round.
-        max_iter: maximum number of iterations of a model, in all rounds.
-        validation_fraction: share of each class's examples that are held out, to end rounds and to choose the weights.
-            If no example is held out, the training examples are used for this.
+        patience: for each round, the number of iterations without a new lowest validation error after which it ends.
+        max_iter: maximum number of iterations of a model, in all rounds together.
+        validation_fraction: share of each class's examples that are held out. Their errors decide when a round ends
+            and which weights are kept. If no example is held out, the errors of the training examples decide.
         device: "cpu", "cuda" or another torch device.
         random_state: seed or generator for the choice of held-out examples.
 
     Attributes:
         classes_: the class labels, sorted.
-        capsules_: weights `[problems, capsules, size, features]`, or features + 1 with `fit_intercept`.
+        capsules_: weights `[problems, capsules, size, features]`. The last axis is features + 1 with `fit_intercept`.
         n_iter_: largest number of iterations of any problem. A problem is one model (see `decision`).
         n_features_in_: number of features.
         history_: data frame with one row per iteration and problem (see `fits.fit`).
@@ -121,21 +121,21 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels `[n]` of inputs `X [n, features]` by the document's rule: the most probable class, or in all-vs-all
-        the class that wins the most pairs. The winner need not be the most probable class in `predict_proba`.
+        """Labels `[n]` of inputs `X [n, features]` by the document's rule: the most probable class or, in all-vs-all,
+        the class with the most votes. This class need not be the most probable one in `predict_proba`.
         """
-        scores = self._for_rows(class_scores, X)  # raises if the estimator is not fitted
+        scores = self._for_rows(class_scores, X)  # first, because it raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, `[n, classes]`, in the order of `classes_`. Rows sum to one.
 
-        With "multiclass", or two classes, they are the model's exact probabilities (equation 16). With "one-vs-all",
-        they are each class's probability against all others, normalised. With "all-vs-all", they are combined from the
-        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM.
+        With "multiclass", or with two classes, they are the model's exact probabilities (equation 16). With
+        "one-vs-all", they are each class's probability against all others, normalised. With "all-vs-all", they are
+        combined from the probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM.
 
-        The default schedule aims at few errors, and leaves probabilities of the predicted class too low. Calibrate them
-        before use, for example with `sklearn.calibration.CalibratedClassifierCV`.
+        The default schedule aims at few errors, and makes the probability of the predicted class too low. Calibrate
+        probabilities before use, for example with `sklearn.calibration.CalibratedClassifierCV`.
         """
         return self._for_rows(coupled_probabilities, X)
 
@@ -152,7 +152,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
 
 def held_out(classes: NDArray[np.int64], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Mask `[n]` of validation examples: about a share `fraction` of each class, but never all of its examples."""
+    """Mask `[n]` of validation examples: about a share `fraction` of each class, but never all examples of a class."""
     held = np.zeros(len(classes), bool)
     for c in np.unique(classes):
         rows = random.permutation(np.flatnonzero(classes == c))

@@ -1,8 +1,9 @@
 """The layers whose equivariance is measured, and how a transformation of the image should change each of them.
 
-Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation should
-multiply poses from the left, and so also votes: a vote is the object's pose times the part's pose in the object's
-frame. Errors are weighted by presences of parts or votes. The presences of objects, the third layer, should not change.
+Two layers are the poses of parts, and the votes (the poses that objects predict for parts). A transformation should
+multiply the poses of parts and objects from the left. This also multiplies the votes from the left, because a vote is
+the object's pose times the part's pose in the object's frame. Errors are weighted by the presences of parts, or of
+votes. The third layer, the presences of objects, should not change.
 """
 
 from torch import Tensor
@@ -12,7 +13,7 @@ from pipeline.systems.scae.model.scae import SCAE
 
 
 def read(model: SCAE, images: Tensor) -> dict[str, Layer]:
-    """The layers "parts", "objects" (votes) and "presences" by name, for B images `[B, 1, S, S]` in [0, 1]."""
+    """The layers by name ("parts", "objects" for the votes, "presences"), for images `[B, 1, S, S]` in [0, 1]."""
     parts = model.encode_parts(images)
     objects = model.encode_objects(parts)
     return {

@@ -1,4 +1,4 @@
-"""The layer of a VAE whose equivariance is measured: the mean of its code. Theory does not say how it should change."""
+"""The layer of a VAE whose equivariance is measured, the mean of the code. No theory predicts it for moved images."""
 
 from torch import Tensor
 
@@ -7,5 +7,5 @@ from pipeline.systems.vae.model.vae import VAE
 
 
 def read(model: VAE, images: Tensor) -> dict[str, Layer]:
-    """`{"code": layer}` for images `[B, 1, S, S]` in [0, 1]."""
+    """The layer, under the name "code", for images `[B, 1, S, S]` in [0, 1]."""
     return {"code": plain(model.encode(images)[0].unsqueeze(1), None)}

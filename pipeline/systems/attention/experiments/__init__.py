@@ -1,1 +1,1 @@
-"""One module for each kind of study of top-down attention, each with `run(study)`."""
+"""Studies of top-down attention. Each module measures one kind of study, in its function `run(study)`."""

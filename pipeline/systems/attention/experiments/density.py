@@ -1,10 +1,11 @@
 """Do samples of mixtures in `top_down` follow their densities (document 001, section 4.2)? Is equation 7 a density?
 
-For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
-the mean would be 1 / c. If the samples followed another density, the mean would in general not be one. Each q is a
-component of p, made narrower. (With a wider q, q / p could be very large, and standard errors unreliable.) PyTorch or
-SciPy computes q, so that q cannot have the same error as p, which the test would miss. Components differ in the
-concentration of cues and the sd of poses. Otherwise, the test would miss samples with values of a wrong component.
+If V is a sample from the density p of a mixture, and q is any density with p's support, then q(V) / p(V) has mean one.
+If p integrated to c, the mean would be 1 / c. If the samples followed another density, the mean would in general not be
+one. Each q is a narrower copy of one component of p. (If q were wider, q / p could be very large, and standard errors
+unreliable.) Distributions of PyTorch or SciPy compute q, and our own code computes p. If both used the same code, the
+test would miss an error in it. Each component has its own concentration of cues and sd of poses. If these were equal,
+the test would miss samples that were drawn with the concentration or sd of a wrong component.
 """
 
 import math
@@ -23,13 +24,13 @@ from pipeline.systems.attention.settings import DensityStudy
 PEAK = 2.0
 """Ratio of the peak of a density q to the peak of its component. It is approximate for cues."""
 APART = 2.0
-"""From the first component to the last, concentrations rise by this factor, and sds fall by it."""
+"""From the first component to the last, concentrations rise and sds fall, both by this factor."""
 
 
 def run(study: DensityStudy) -> Outcome:
-    """Make a table with a row for each dimension d, kappa and `what`. For `what` = poses or cues, the column `z` has
-    the largest deviation of a mean of q / p from one, in standard errors. For `what` = literal or printed, the column
-    `mass` has equation 7's integral (see `literal_mass`).
+    """Make a table with a row for each number of dimensions, kappa and `what`. If `what` is poses or cues, the column
+    `z` has the largest deviation of a mean of q / p from one, in standard errors. If `what` is literal or printed, the
+    column `mass` has the integral of equation 7 (see `literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -77,7 +78,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
 
 
 def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
-    """Deviations of the means of q / p from one, in standard errors, for cues `[samples, d]`, by component."""
+    """Deviations of the means of q / p from one, in standard errors, for cues `[samples, d]`: one per component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     around = (vonmises_fisher(*each) for each in zip(components.directions.numpy(), close.numpy(), strict=True))
     log_around = torch.from_numpy(np.stack([each.logpdf(cues.numpy()) for each in around], axis=-1))  # (samples, n)

@@ -14,7 +14,7 @@ from pipeline.systems.attention.settings import IteratedStudy
 def run(study: IteratedStudy) -> Outcome:
     """Measure attention in a table, one row per sd of parts, scale of scores and iteration. `entropy` is the mean
     entropy of attention in nats, `single` the share of parts with a weight above 0.99, and `right` the share of parts
-    whose largest weight is at the true parent. Scenes have all objects, and no clutter.
+    whose largest weight is at the true parent. Every scene has all objects, and no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

@@ -1,12 +1,12 @@
-"""Variational inversion, left open in document 001 (section 4.2), compared with routing on generated scenes.
+"""Variational inversion, which document 001 leaves open (section 4.2), compared with routing on generated scenes.
 
-All methods are given the parts and the matrices W that predict parts from objects (`Hierarchy`). Inversion may also use
-cues, the directions in which to look for parts. Inversion is given the model's scales (kappa of cues, sigma of parts),
-or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of k-means. They use votes.
-A vote for an object is the pose of this object that fits a part best. Dynamic and EM routing are run as published (few
-iterations, one start), and with more iterations. The longer EM routing has several starts, and is run with and without
-a model of clutter (parts without a parent). Sds in EM routing are at least sigma. The posterior of parents given the
-objects' true poses sets an upper limit, on average, for the share of parents found.
+All methods are given the parts' poses and the matrices W that predict these poses from objects (`Hierarchy`). Inversion
+may also use cues, the directions in which to look for parts. Inversion is given the model's scales (kappa of cues,
+sigma of parts), or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of
+k-means. They use votes: a part's vote for an object is the pose of the object that predicts the part best. Dynamic and
+EM routing are run as published (few iterations, one start), and with more iterations. The longer EM routing has several
+starts, and is run with and without a model of clutter (parts without a parent). Sds in EM routing are at least sigma.
+The posterior of parents given the objects' true poses shows how many parents can be found at most, on average.
 """
 
 import math
@@ -29,8 +29,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """The table has one row for each method, sd of parts, and number of objects in a scene, with the measures of
-    `measured`. The numbers are each method's means over its rows, and inversion's lead over the methods of `route`.
+    """Compare the methods. The table has a row of `measured` for each method, sd of parts, and number of objects in a
+    scene. The numbers are means over each method's rows, and inversion's leads over the methods of `route` (`lead_of`).
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -63,7 +63,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
     """Parse the scenes by each method of routing. The keys of the result are the methods' names."""
     at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
-    # The density under clutter depends on the length only. Orthogonal W keep lengths, so a vote has its part's density.
+    # The density of clutter depends only on a pose's length. A vote is as long as its part, because W is orthogonal.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion: without cues, with cues, and with cues and learned scales (from thrice the true values)."""
+    """Parse by inversion: without cues, with cues, and with cues and learned scales (initially 3 times too large)."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -86,8 +86,8 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """For each scene in which parts have parents, the share of these parts whose parent is found. If a method takes
-    such a part for clutter, the parent is not found.
+    """For each scene, the share of parts with a parent whose parent is found. Scenes of clutter only are left out. If a
+    method takes a part with a parent for clutter, the parent is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -95,9 +95,9 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """`found`: the share of parents found, averaged over scenes, with its `standard_error`. `clutter_found`: the share
-    of clutter that the method takes for clutter, nan if there is none or the method models none. `pose_error`: the
-    root mean square error of the numbers of a pose, averaged over the objects in the scenes.
+    """Measures by name. `found`: the share of parents found, averaged over scenes, with its `standard_error`.
+    `clutter_found`: the share of clutter that the method takes for clutter; nan if scenes have no clutter or the method
+    does not model it. `pose_error`: the root mean square error of a pose's numbers, averaged over the objects present.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -112,11 +112,12 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Inversion's mean lead in `found` over a method. `leads` has leads per scene, `[B]`, for each (sigma, shown).
+    """The mean lead of inversion over another method, where a lead is the difference in `found`. For each setting
+    (sigma, shown), `leads` contains the leads in its scenes, `[B]`.
 
     Returns:
-        `mean`, in which settings have equal weights, and its `standard_error`. The number of `scenes`. The numbers of
-        settings in which inversion finds `more` parents than the method, and in which it finds `as_many`.
+        `mean`, with equal weights for all settings, and its `standard_error`; the number of `scenes`; the numbers of
+        settings in which inversion finds `more` parents than the other method, and in which it finds `as_many`.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2

@@ -1,15 +1,15 @@
 """The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
 Input and output are clamped. Inference starts at the forward pass, h = x, and minimises an energy by gradient descent
-on h. The document's text implies one energy, its published figure another. Both energies are called readings here:
+on h. The document's text implies one energy, and its published figure implies another. Here are both readings:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure
 
-The penalty is 0, w |h|_1 (L1), or w |h|^2 (L2; w/2 |h|^2 in two-sided). The document's penalty has no weight, which
-means w = 1. At the minimum of two-sided with L1, active units have h = x + e - w sign h, where e = t - sum h. A single
-unit is active if 5/3 <= w < 7, which excludes w = 1. For output with L1, every h >= 0 with sum h = t - w/2 is a
-minimum. The result then depends on the start.
+The penalty is 0 (none), w |h|_1 (L1), or, for L2, w |h|^2 in output and w/2 |h|^2 in two-sided. The document's penalty
+has no weight, which means w = 1. With two-sided and L1, the active units at the minimum have h = x + e - w sign h,
+where e = t - sum h. Exactly one unit is active if 5/3 <= w < 7. This excludes w = 1. With output and L1, every h >= 0
+with sum h = t - w/2 is a minimum, so the result depends on where inference starts.
 """
 
 from itertools import product
@@ -27,7 +27,7 @@ INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
-    """Hidden activities `[3]` after inference by gradient steps. L1 uses proximal steps, which give exact zeros."""
+    """Hidden activities `[3]` after inference by gradient steps. With L1, proximal steps give exact zeros."""
     x = h = np.array(INPUT)
     half = 0.5 if reading == "two-sided" else 1.0
     for _ in range(steps):
@@ -58,9 +58,9 @@ def least_weight(rate: float, steps: int) -> float | None:
 
 
 def run(study: ToyStudy) -> Outcome:
-    """The table has one row for each reading, weight and penalty: the activities h1, h2 and h3 after inference, their
-    Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the result
-    of `least_weight`. It is left out if it is None.
+    """The table has one row for each reading, weight and penalty, with the activities h1, h2 and h3 after inference,
+    their Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the
+    result of `least_weight`. It is left out if it is None.
     """
     rows = []
     end: dict[str, Any] = {}

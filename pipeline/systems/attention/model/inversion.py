@@ -1,15 +1,15 @@
-"""Inversion of the top-down model (left open in document 001): infers parents of parts and poses of objects.
+"""Inversion of the top-down model, which document 001 leaves open: it infers parents of parts and poses of objects.
 
 The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-This lower bound on log p(parts, cues), with parents summed out, has many local maxima: votes for an object can agree by
-chance, even if their parts belong to other objects. So each scene has several starts, at poses that some of its parts
-vote for. In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the
-best few starts of each scene continue in the second half. At the end the best start is kept. The bound is estimated
-with random noise, the same for all starts of a scene. The largest of several estimates is biased upwards, so the bound
-of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
+This is a lower bound on log p(parts, cues), with parents summed out. It has many local maxima, because votes for an
+object can agree by chance, even if they come from parts of other objects. So each scene has several starts, at poses
+that some of its parts vote for. In the first half of the steps, the parts' sds shrink from larger values to the sds of
+the model. Only the best few starts of each scene continue in the second half. At the end the best start is kept. The
+bound is estimated with random noise, the same for all starts of a scene. The largest of several estimates is biased
+upwards, so the bound of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
 
 Shapes: B scenes, R starts of each scene, n objects with poses of D numbers, m parts with poses of d numbers.
 """
@@ -33,10 +33,10 @@ class Inverted:
     """The result of inversion.
 
     Attributes:
-        parse: posterior of the parents `[B, m, n + 1]`, clutter last, and posterior means of the poses `[B, n, D]`.
+        parse: posterior of the parents `[B, m, n + 1]`, with clutter last, and posterior means of poses `[B, n, D]`.
         sds: posterior sds of the poses, `[B, n, D]`.
         bound: the bound of each scene, `[B]`, in nats.
-        hierarchy: the model, with kappa and sigma as learned or given.
+        hierarchy: the model, with the given or the learned kappa and sigma.
     """
 
     parse: Parse
@@ -56,7 +56,7 @@ def invert(
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
-        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: here, sigma is not widened
+        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: sigma keeps its value
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
         search.ascend(hierarchy, q, log_scales)
         hierarchy = _with_scales(hierarchy, log_scales.detach())
@@ -100,7 +100,7 @@ class _Search:
     generator: torch.Generator
 
     def from_starts(self, hierarchy: Hierarchy, widest: float) -> Gaussian:
-        """Gaussians of all starts after half of the steps. Parts' sds shrink from `widest` times the model's sds."""
+        """Gaussians of all starts after half of the steps. Sigma shrinks from `widest` times its final value."""
         means = starts(hierarchy, self.parts, self.settings.starts, self.generator)
         log_sds = torch.full_like(means, math.log(0.1 * hierarchy.object_sd))
         return self.ascend(hierarchy, (means, log_sds), widest=widest)
@@ -108,7 +108,9 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps of Adam, which updates `log_scales` in place. `from_starts` explains `widest`."""
+        """Maximise the bounds by Adam, in half of `settings.steps`, and return the new `q`. If `log_scales` are given,
+        they are learned, too, and updated in place. `from_starts` explains `widest`.
+        """
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -124,7 +126,7 @@ class _Search:
 
     @torch.no_grad()
     def best(self, hierarchy: Hierarchy, q: Gaussian, count: int) -> Gaussian:
-        """The `count` starts of each scene with the highest bounds, best first."""
+        """The Gaussians of the `count` best starts in each scene, in decreasing order of their bounds."""
         best = self.bound(hierarchy, q, self.settings.judging).topk(count, dim=1).indices[..., None, None]
         return q[0].take_along_dim(best, dim=1), q[1].take_along_dim(best, dim=1)
 

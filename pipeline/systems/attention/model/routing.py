@@ -21,7 +21,7 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights `[B, m, n]` of the possible parents of each part. They sum to one over parents. If the method
+        parents: weights `[B, m, n]` of the possible parents of each part. A part's weights sum to one. If the method
             models clutter, the shape is `[B, m, n + 1]`, and the last weight is that of clutter.
         poses: the objects' poses, `[B, n, D]`.
     """
@@ -51,16 +51,16 @@ def em_routing(
     with an sd for each dimension. The mixing weight of an object is the share of all parts that is assigned to it.
 
     Args:
-        floor: minimum sd.
+        floor: lower limit of the sds.
         starts: number of starts. The first start has uniform weights of parents, the others have random weights. Each
             scene keeps the start with the highest likelihood.
-        log_clutter: log density of each part's vote under clutter, `[B, m]`, in nats. None: clutter is not modelled.
+        log_clutter: log density of each part's vote under clutter, `[B, m]`, in nats. If None, clutter is not modelled.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
-    if log_clutter is not None:  # clutter starts with the mean weight of the n + 1 components
+    if log_clutter is not None:  # the initial weight of clutter is the mean over n + 1 components
         log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
         parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
     log_likelihood = votes.new_zeros(B * starts)
@@ -78,8 +78,8 @@ def em_routing(
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Assign each part to the object whose pose is nearest to the part's vote for it. An object's pose is at first the
-    mean of all votes for it, then the mean of its own parts' votes. An object that has no parts keeps its pose.
+    """Assign each part to the object whose pose is nearest to the part's vote for this object. At first, an object's
+    pose is the mean of all votes for it, later of the votes by its own parts. An object without parts keeps its pose.
     """
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])

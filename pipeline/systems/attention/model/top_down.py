@@ -1,28 +1,29 @@
-"""Top-down attention as a generative model of parts (document 001, section 4), and scenes from it.
+"""Top-down attention as a generative model of parts (document 001, section 4), and random scenes from this model.
 
 Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m by matrices W_ij:
 
     U_ij = W_ij z_j                                                                          (section 4.1)
 
-Each part attends to its n predictions. Iterations of this attention select one parent (in the document, scale is 1):
+Each part attends to its n predictions. In the document, iterations of this attention select one parent, and scale is 1:
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. In the
 document, the mixture's weights are a softmax of von Mises-Fisher (VMF) densities. In this module they are a softmax of
-log densities. Like the scores in equation 6, these are linear in scalar products, here with directions of predictions.
-In the document, weights and Gaussians depend on the same pose V_i. The mixture then does not integrate to one. Its
-integral is nearly n if the direction of a pose nearly always shows its parent (`literal_mass`). The integral is one if
-the weights depend on another variable, such as the *previous* pose in equation 6. Here, this variable is a cue q_i, the
-direction in which to look for the part. A part with parent s_i thus has two observed variables, its cue and its pose:
+log densities. A log VMF density is linear in a scalar product with the direction of a prediction, just as a score in
+equation 6 is a scalar product with a prediction. In the document, weights and Gaussians depend on the same pose V_i.
+The mixture then does not integrate to one. Its integral is nearly n if the direction of a part's pose nearly always
+shows the part's parent (`literal_mass`). The integral is one if the weights depend on another variable, such as the
+*previous* pose in equation 6. Here, this variable is a cue q_i, the direction in which to look for the part. A part
+with parent s_i has two observed variables, its cue and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
-Given the cue, the parent has the probabilities softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)). They are the
+Given the cue, the parent has the probabilities softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)). These are the
 weights p_(i) of equation 7. With the parent summed out, the pose given the cue has the density of equation 7. Clutter
 (parts without a parent) is one more component, with prediction zero, kappa zero and a large sd.
 
-Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
+Shapes: B scenes, m parts with poses of d numbers, n objects with poses of D numbers; with clutter, n + 1 components.
 """
 
 import math
@@ -38,12 +39,12 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """The n mixture components of a part, one for each possible parent. Here n counts clutter, too. Tensors broadcast.
+    """The n mixture components of a part, one for each possible parent. Here n includes clutter. Tensors are broadcast.
 
     Attributes:
         predictions: the predictions U, `[..., n, d]`.
-        kappa: concentration of cues, `[n]`.
-        sigma: sd of poses, in units of the pose, `[n]`.
+        kappa: concentration of cues around the directions of the predictions, `[n]`.
+        sigma: sd of poses around the predictions, in units of the pose, `[n]`.
         log_prior: log of the prior probabilities of the parents, `[n]` or `[..., n]`. Probabilities sum to one.
     """
 
@@ -77,7 +78,8 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # Subtracting the largest density, exp(m), does not change a softmax: exp(l) - exp(m) = exp(m) expm1(l - m).
+        # A softmax does not change if the largest density is subtracted from all densities. For a log density l and the
+        # largest log density m, the difference is exp(l) - exp(m) = exp(m) expm1(l - m).
         most = math.log(torch.finfo(largest.dtype).max) - 1  # a cap on m, against overflow
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
@@ -86,11 +88,11 @@ class Components:
         return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
 
     def log_cue_density(self, cues: Tensor) -> Tensor:
-        """log p(q) of cues `[..., d]`, parents summed out: `[...]`, nats."""
+        """log p(q) of cues `[..., d]`, with parents summed out: `[...]`, in nats."""
         return (self.log_prior + self.log_cues(cues)).logsumexp(-1)
 
     def log_pose_density(self, parts: Tensor, cues: Tensor | None) -> Tensor:
-        """Equation 7: log p(V | q) of poses `[..., d]`, parents summed out: `[...]`, nats."""
+        """Equation 7: log p(V | q) of poses `[..., d]`, with parents summed out: `[...]`, in nats."""
         return (self.log_weights(cues) + self.log_poses(parts)).logsumexp(-1)
 
     def sample_cues(self, count: int) -> Tensor:
@@ -103,7 +105,7 @@ class Components:
         return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
     def sample_poses(self, count: int, cue: Tensor) -> Tensor:
-        """Poses `[count, d]` of a part, given its cue `[d]`. Parents are drawn, then poses around their predictions."""
+        """Poses `[count, d]` of a part with the cue `[d]`. Parents are drawn, then poses around their predictions."""
         parents = Categorical(logits=self.log_weights(cue)).sample((count,))
         means = self.predictions[parents]
         return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
@@ -154,8 +156,8 @@ class Hierarchy:
         )
 
     def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
-        """log p(z, q, V) of scenes, `[...]`, nats: object poses z `[..., n, D]`, cues q and part poses V `[..., m, d]`.
-        Without cues, the result is log p(z, V), and equation 7's weights are the prior probabilities of parents.
+        """log p(z, q, V) of scenes, `[...]`, in nats, for object poses z `[..., n, D]`, and cues q and part poses V
+        `[..., m, d]`. Without cues, it is log p(z, V), and equation 7's weights are the prior probabilities of parents.
         """
         components = self.components(poses)
         joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
@@ -184,14 +186,14 @@ class Scenes:
 
 
 def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
-    """W `[m, n, d, d]`: uniformly random orthogonal matrices. Predictions are as long as the object's pose."""
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that predictions are as long as the object's pose."""
     gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
     q, r = np.linalg.qr(gaussian)
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
 
 
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
-    """`count` scenes of `shown` objects each. A part is clutter, or its parent is a random shown object (uniform).
+    """`count` scenes of `shown` objects each. A part is clutter, or its parent is drawn uniformly from these objects.
     Given which objects are present, the scenes are samples of the hierarchy's model.
     """
     W = hierarchy.W
@@ -215,8 +217,8 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:
-    """Attention weights `[T, ..., m, n]` in each of T iterations of equation 6, from parts `[..., m, d]` and their
-    predictions `[..., m, n, d]`. `scale` multiplies the scores. In the document it is 1.
+    """Attention weights `[T, ..., m, n]` in each of T iterations of equation 6, from initial poses of parts
+    `[..., m, d]` and predictions `[..., m, n, d]`. `scale` multiplies the scores. In the document it is 1.
     """
     found = []
     for _ in range(iterations):
@@ -229,7 +231,7 @@ def literal_mass(components: Components, samples: int) -> dict[str, float]:
     """Integral of equation 7 if a pose is its own cue, by Monte Carlo with `samples` draws from each component.
 
     With weights w_j and Gaussians N_j, the integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V_j)], where V_j has
-    density N_j. In the result, `literal` has a softmax of log densities as weights, `printed` a softmax of densities.
+    density N_j. In the result `literal`, w is a softmax of log densities. In `printed`, it is a softmax of densities.
     """
     U, sigma = components.predictions, components.sigma
     V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (samples, n, d), from each component

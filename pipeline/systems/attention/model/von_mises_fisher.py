@@ -28,7 +28,7 @@ class _ScaledLogNormaliser(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (kappa,) = ctx.saved_tensors
-        # The mean of mu^T x is near 1 for large kappa. So double precision is used until after the subtraction.
+        # The mean of mu^T x is near 1 for large kappa. So it is subtracted from 1 in double precision.
         short = 1 - mean_resultant_length(kappa.double().numpy(), ctx.dimensions)
         return gradients[0] * torch.from_numpy(np.asarray(short)).to(kappa), None
 
@@ -36,7 +36,7 @@ class _ScaledLogNormaliser(torch.autograd.Function):
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
     """The log density at the mean direction, log C_d(kappa) + kappa, in nats, in the shape of `kappa`.
 
-    The relative error is below 1e-11 in double precision for d up to 1000. `kappa` must be on the CPU, for SciPy.
+    In double precision, the relative error is below 1e-11 for d up to 1000. SciPy needs `kappa` on the CPU.
     """
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 
@@ -80,10 +80,10 @@ def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.ran
 
 
 def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log of I_v(kappa) / (kappa / 2)^v / exp(kappa), for v = `order`. Near 0 it is computed by I_v's power series."""
+    """log(I_v(kappa) / (kappa / 2)^v / exp(kappa)), v = `order`, from the power series of I_v if kappa is small."""
     from scipy.special import ive
 
-    is_near = kappa**2 < 32 * (order + 1)  # 40 terms are enough here; elsewhere `ive` does not underflow
+    is_near = kappa**2 < 32 * (order + 1)  # for these, 40 terms are enough; for others, `ive` does not underflow
     near = np.where(is_near, kappa, 0.0)
     away = np.where(is_near, np.sqrt(32 * (order + 1)), kappa)
     term, total = np.ones_like(near), np.ones_like(near)

@@ -1,7 +1,7 @@
 """Measures of document 001's claims about its generative model, and figures of the studies of top-down attention.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
-claims. So findings have no remarks on differences from the document.
+claims, so findings have no remarks on differences from the document.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, studies_of, study_of
 
 AS_WRITTEN = "1"
-"""The key of penalties with weight 1 in results. This is the weight in the document's energy."""
+"""The key in results of penalties with weight 1. This is the penalty's weight in the document's energy."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 METHODS = {
@@ -71,7 +71,7 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
 
 
 def one_parent(numbers: Numbers) -> Answer:
-    """Section 4.1: mean entropy (nats) of attention in the last iteration, at the scale of scores where it is largest.
+    """Section 4.1: mean entropy (nats) of attention in the last iteration, the largest over all scales of the scores.
 
     Scores are scalar products of poses. The document does not give the size of poses, so several scales are tried. The
     claim holds if, at every scale, the entropy falls to less than a tenth of the entropy of uniform attention.
@@ -88,8 +88,8 @@ def one_parent(numbers: Numbers) -> Answer:
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation of samples from the density in any test, in standard errors. The claim holds
-    if the deviation is below a limit that samples of the density itself exceed with a probability of at most 1e-3.
+    """Section 4.2: the largest deviation of samples from the density, over all tests, in standard errors. The claim
+    holds if it is below a limit. Samples of the density itself exceed this limit with a probability of at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
@@ -106,7 +106,7 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
     """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings
-    (sd of parts, number of objects). Of two runs of routing, short and long, the one that finds more is compared. The
+    (sd of parts, number of objects). Of a short and a long run of dynamic routing, the one that finds more is used. The
     `sd` is the mean's standard error over scenes. The claim holds if the mean exceeds `SIGNIFICANT_SES` times the `sd`.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
@@ -136,7 +136,7 @@ MEASURES: dict[str, Measure] = {
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty. Each reading and weight has a panel."""
+    """Figure 3: the three hidden activities after inference, by penalty. There is a panel per reading and weight."""
     cases = list(table.groupby(["reading", "weight"], sort=False))
     figure, axes = panels(len(cases), 2.3, sharey=True)
     for axis, ((reading, weight), rows) in zip(axes, cases, strict=True):
@@ -171,7 +171,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, a scene per row. Colours show parents: true, by routing, by inversion (columns)."""
+    """Overlapping shapes, a scene per row. Colours show parents. Columns: true parents, routing, inversion."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),

@@ -1,1 +1,1 @@
-"""The study of top-down attention, with a module in `experiments` for each of its kinds."""
+"""The study of top-down attention. Each kind of this study has a module in `experiments`."""

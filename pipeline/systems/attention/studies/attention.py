@@ -20,6 +20,6 @@ def measure(context: Context) -> Outcome:
 
     study: AttentionStudy = context.settings
     context.generates(DATA[study.study])
-    prepare(torch.device("cpu"))  # no GPU: SciPy computes special functions, and arrays are small
+    prepare(torch.device("cpu"))  # a GPU would not help: SciPy computes on the CPU, and arrays are small
     outcome: Outcome = import_module(f"pipeline.systems.attention.experiments.{study.study}").run(study)
     return outcome

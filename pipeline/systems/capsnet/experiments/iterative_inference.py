@@ -1,24 +1,26 @@
-"""Does predictive coding instead of routing make the capsules of a trained CapsNet sparse (document 001, sections 3 and
-3.1, Figure 1B-E, appendix C)? Predictive coding infers the activities x_l of all layers l by minimising an energy:
+"""Whether predictive coding, used instead of routing, makes the capsules of a trained CapsNet sparse.
+
+Document 001 studies this in sections 3 and 3.1, Figure 1B-E and appendix C. Predictive coding infers the activities x_l
+of all layers l by minimising an energy:
 
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
 Here x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. If the label is clamped, t_j is 1
 for the image's class and 0 for the others. If the label is free, the second sum is left out. The penalty is the sum of
-the lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. Without the penalty, E
-is the variational free energy of Gaussians of variance 1, up to a constant.
+the lengths |v_j| of whole capsules (L1, as in the document), half the sum of their squares (L2), or 0. Without the
+penalty, E is the variational free energy of Gaussians of variance 1, up to a constant.
 
-The network is trained with a ReLU in the first layer. The code behind the document leaves the ReLU out of inference
-(`rectified: false`). That code minimises 2 E, so its step size 0.01 is 0.02 here, and its L1 weight 1 is 0.5 here.
+The network is trained with a ReLU in the first layer. The document's code leaves the ReLU out of inference
+(`rectified: false`). That code minimises 2 E. Its step size 0.01 corresponds to 0.02 here, and its L1 weight 1 to 0.5.
 
-There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
-from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
-error. With a clamped label and L1 of weight 1, a free capsule with prediction f_j has at the minimum of E a length of
+The output v is `predicted` or `free`. If `predicted`, as in appendix C, v is the last layer's prediction from the layer
+below. v is not inferred and has no prediction error. If `free`, v is inferred and has a prediction error. Let the label
+be clamped and L1 have weight 1. At the minimum of E, a free capsule with prediction f_j then has the length
 (|f_j| + t_j - 1) / 2, or 0 if this is negative. As |f_j| < 1, only the capsule with t_j = 1 stays active.
 
 The gradient with respect to a layer's activities depends on the errors of this layer and of the layer above. For free
-v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. After each of them, a proximal step for L1
-shortens the capsules.
+v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. After each gradient step, a proximal step
+for L1 shortens the capsules.
 
 Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference.
 Shapes: B images, n class capsules of D numbers.
@@ -51,11 +53,11 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules are saturated: if the squash's input grows by 1 %, their length L grows by 2 (1 - L) % < 0.2 %."""
+"""Longer capsules are saturated: if the squash's input grows by 1 %, the length L grows by 2 (1 - L) %, under 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
-    """Whether a proximal step replaces the gradient of the penalty (see the module)."""
+    """Whether a proximal step replaces the gradient of the penalty (see the module's docstring)."""
     return condition.output == "free" and condition.penalty == "L1"
 
 
@@ -104,7 +106,7 @@ def infer(
     """Minimise the energy of all images by gradient descent from the forward pass, where prediction errors are 0.
 
     Args:
-        layers: functions of the activities below. The first takes images, the last gives class capsules `[B, n, D]`.
+        layers: functions of the layer below. The first takes images, the last returns class capsules `[B, n, D]`.
         target: as in `energies_and_gradients`.
         steps: any iterable with one element per step, for example a progress bar.
 
@@ -142,15 +144,17 @@ def sparsity_of_inference(
 
     Returns:
         numbers by condition, layer ("middle", "class") and measure, and a table with a row per replica, condition and
-        layer. All rows: images (their number), silent (share of images without an active capsule), and, for the other
-        images, the means hoyer, entropy and effective_number, and hoyer_standard_error. Forward pass only: saturated
-        (share of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index
-        before the squash). Class capsules only: right (share of images whose class has the longest capsule, and not a
-        silent one), length_right and length_others (mean lengths of this capsule and of the others). Class capsules
-        after inference only: energy (mean over images), falls (share of images whose energy never rose), last_drop
-        (fall of the energy in the last tenth of the steps, divided by the energy before it). Arrays are of the first
-        replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples, and
-        `energies_<condition> [steps + 1, terms]`, means over all images used for inference.
+        layer. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples,
+        and `energies_<condition> [steps + 1, terms]`, means over all images used for inference. The measures are:
+
+        - all rows: images (their number); silent (share of images without an active capsule); for the other images, the
+          means hoyer, entropy and effective_number, and the standard error of hoyer (hoyer_standard_error)
+        - rows of a forward pass: saturated (share of capsules); length_sd (sd over the capsules of an image, mean over
+          images); hoyer_inputs (Hoyer's index before the squash)
+        - rows of class capsules: right (share of images in which the capsule of the image's class is longest and not
+          silent); length_right and length_others (mean lengths of this capsule and of the other capsules)
+        - class capsules after inference: energy (mean over images); falls (share of images whose energy never rose);
+          last_drop (fall of the energy in the last tenth of the steps, divided by the energy before these steps)
 
     Raises:
         UserError: inference diverged.
@@ -195,7 +199,7 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:  # the squash's inputs s are measured, too: for large s, lengths s^2 / (1 + s^2) are near 1
+        if descent is None:  # measure the squash's inputs, too: for large inputs s, lengths s^2 / (1 + s^2) are near 1
             inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
             rows[-1] |= {
                 "saturated": float((lengths > _SATURATED).mean()),
@@ -216,7 +220,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Measures of sparsity of lengths `[B, n]` (see `sparsity_of_inference`), only `silent` if no capsule is active."""
+    """Measures of sparsity of lengths `[B, n]` (see `sparsity_of_inference`). Only `silent` if no capsule is active."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -233,7 +237,7 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
 
 
 def descent(energies: Tensor) -> dict[str, float]:
-    """The measures `energy`, `falls`, `last_drop` of energies `[steps + 1, terms, B]`, see `sparsity_of_inference`."""
+    """`energy`, `falls` and `last_drop` of energies `[steps + 1, terms, B]`. `sparsity_of_inference` explains them."""
     whole = energies.double().sum(1)  # (steps + 1, B)
     rounding = 1e-5 * whole[0].clamp_min(1e-3)  # the energy may rise by this much in single precision
     falls = (whole.diff(dim=0) <= rounding).all(0)

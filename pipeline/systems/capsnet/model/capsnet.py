@@ -3,7 +3,7 @@
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
 Routing by agreement gives weights to votes. With 0 iterations, votes have no weights. A class capsule's length shows
-whether its class is present (equation 3, margin loss). A decoder may reconstruct an image from its label's capsule.
+whether its class is present (equation 3, margin loss). A decoder may reconstruct images from the label's class capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -43,7 +43,7 @@ class CapsuleLayer(nn.Module):
     Args:
         below, above: (number, dimensions) of the capsules below, (m, d), and of this layer's capsules, (n, D).
         updates: number of updates of the weights by routing, or None for unweighted sums of votes.
-        start: how transformations start: "normal" (with sd `_NORMAL_SD`), or "uniform" from -m^(-1/2) to m^(-1/2).
+        start: initial transformations: "normal" (with sd `_NORMAL_SD`), or "uniform" from -m^(-1/2) to m^(-1/2).
     """
 
     def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None, start: str) -> None:
@@ -83,7 +83,7 @@ class CapsNet(Model):
             )
         self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
         self.second = FourierConvolution(params.channels, params.types * params.primary_size, params.kernel, second)
-        # With counting "sums", n iterations are n sums of votes, with n - 1 updates between them.
+        # If `counting` is "sums", n iterations are n sums of votes, with n - 1 updates of weights between them.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
@@ -106,7 +106,7 @@ class CapsNet(Model):
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:
         """Primary capsules `[B, m, d]` of `feature_maps`, ordered by position, then by type."""
-        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, rows, columns, types * d), their order in memory
+        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, rows, columns, types * d), the order in memory
         return squash(maps.reshape(len(maps), -1, self.params.primary_size))
 
     def layers(self) -> list[Layer]:
@@ -132,7 +132,7 @@ class CapsNet(Model):
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, and the metrics `margin_loss`, `accuracy` (whether the label's capsule is longest) and, with a
-        decoder, `pixel_error` (squared, summed over pixels). All are means over images. `noise`, `epoch` are unused.
+        decoder, `pixel_error` (squared, summed over pixels). All are means over images. `noise` and `epoch` are unused.
         """
         assert labels is not None
         params, capsules = self.params, self.encode(images)

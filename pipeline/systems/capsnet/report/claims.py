@@ -34,15 +34,15 @@ FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning without routing "starts slower" if its training loss, divided by that with routing, exceeds `SLOWER`. The
 ratio is a geometric mean over the first `FIRST_EPOCHS` epochs."""
 LIKE_LOSS = 1.5
-"""Losses are "nearly the same" if the ratio larger / smaller is below this. (The document's axis is logarithmic.)"""
+"""Losses are "nearly the same" if larger / smaller is below this. (The document's figure has a logarithmic axis.)"""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0.5-unrectified"
-"""Conditions in results. `FORWARD` is the forward pass on all test images, `START` that on the images that are used for
-inference. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` with L1 (Figure 1E). `CODED_PLAIN` and
-`CODED_SPARSER` follow the code behind the document: class capsules are inferred, and the first layer has no ReLU."""
+"""Conditions in results. `FORWARD` is the forward pass on all test images, `START` is the forward pass on the images
+that inference uses. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` with L1 (Figure 1E). `CODED_PLAIN`
+and `CODED_SPARSER` follow the document's code: class capsules are inferred, and the first layer has no ReLU."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Hoyer's indices count as equal if they differ by at most `LIKE_SPARSITY`, and as sparse if at least `SPARSE`."""
+"""Hoyer's indices are alike if at most `LIKE_SPARSITY` apart. An index of at least `SPARSE` means sparse capsules."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
 """A share of images counts as almost all if it is at least `ALMOST_ALL`. A layer counts as saturated if the share of
 its capsules that are saturated is at least `MOSTLY`."""
@@ -66,7 +66,7 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: "Network", **changes: Any) -> bool:
-        """Whether data and settings equal those of `other` after `changes` to its model."""
+        """Whether data and settings equal those of `other` with `changes` made to the model settings of `other`."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
@@ -102,8 +102,8 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The training of each of `CONDITIONS`, and its table of losses (a row per epoch and replica). A condition is left
-    out if either is missing, or if other settings differ from `routed`. Raises `NotMeasuredError` without `routed`.
+    """The training of each of `CONDITIONS`, and its table of losses (rows: epochs and replicas), unless one is missing
+    or settings that the condition should share with `routed` differ. Raises `NotMeasuredError` if `routed` is missing.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -130,9 +130,9 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
     """Figure 2: the test loss without routing divided by that with routing, in networks with reconstruction. The claim
-    holds under two conditions, each with and without reconstruction: without routing, the training loss is higher in
-    the first epochs (`SLOWER`), and the test loss is nearly the same (`LIKE_LOSS`). Test losses leave out the term for
-    reconstruction. None if `trained_conditions` lacks a condition, or if a network was tested with other settings.
+    holds if, without routing, the training loss is higher in the first epochs (`SLOWER`), and the test loss is nearly
+    the same (`LIKE_LOSS`). Both must be true with and without reconstruction. Test losses leave out the reconstruction
+    loss. None if `trained_conditions` lacks a condition, or if training and test of a network had different settings.
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
@@ -191,9 +191,9 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with L1 minus that without a penalty, with the label clamped.
 
-    The claim holds under three conditions. With L1, the index is at least `SPARSE`. Without a penalty, inference raises
-    the index by at most two standard errors and at most `LIKE_SPARSITY`. (In the form of the document's code,
-    `as_coded`, the index without a penalty is below `SPARSE` instead.) With and without L1, the correct capsule is
+    The claim holds if three statements are true. (1) With L1, the index is at least `SPARSE`. (2) Without a penalty,
+    inference raises the index by at most two standard errors and at most `LIKE_SPARSITY`. For the document's code
+    (`as_coded`), the index without a penalty is below `SPARSE` instead. (3) With and without L1, the correct capsule is
     longest in at least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
@@ -226,9 +226,10 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
 def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
-    The claim holds if the middle layer is not sparse, is clearly less sparse than the class capsules, is not saturated
-    (`MOSTLY`), and lowers the accuracy by at most two binomial standard errors of the difference. The first network of
-    `evidence` that was measured answers the claim. Notes are about all networks. None if no network was measured.
+    The claim holds if the middle layer is not sparse (`SPARSE`), is less sparse than the class capsules by more than
+    `LIKE_SPARSITY`, is not saturated (`MOSTLY`), and lowers the accuracy by at most two binomial standard errors of the
+    difference. The first network of `evidence` that was measured answers the claim. Notes are about all networks. None
+    if no network was measured.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -238,7 +239,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
         return None
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
-    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no updates of weights
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # routing never updates weights
         told = "gives equal shares to the n capsules above, so sums of votes are n times smaller than without routing"
         notes.insert(0, f"{study.item}: each capsule {told}")
     records = [record for _, finding in found for record in finding.records]
@@ -246,8 +247,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
-    """The result of inference in a network with a middle layer, and the finding. Raises `NotMeasuredError` if a number
-    is missing, or if this network and the one without the layer (`without`) differ in more than this layer.
+    """The result of the item `inference`, whose network has a middle layer, and the finding. `without` is the item of a
+    network without this layer. Raises `NotMeasuredError` if a number is missing, or if more than this layer differs.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)

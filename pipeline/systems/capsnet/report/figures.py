@@ -23,7 +23,7 @@ _PANELS = (
     ("as_coded", claims.CODED_PLAIN, "D, as coded"),
     ("as_coded", claims.CODED_SPARSER, "E, as coded"),
 )
-"""The panels of Figure 1: name of the study in evidence, condition of inference, title."""
+"""The panels of Figure 1. Each has the name of the study in `evidence`, the condition of inference, and a title."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error of index", 3),
@@ -43,8 +43,8 @@ _SPARSITY = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield Figure 2, from `trained_conditions`, then Figure 1, from `inferred_pair` and, if measured, the study
-    `as_coded` in evidence. A figure without results is left out. So is Figure 1 if a study lacks example arrays.
+    """Yield Figure 2 (losses), then Figure 1 (class capsules). A figure is left out if its results were not measured.
+    Figure 1 is also left out if a study lacks example arrays. Its panels "as coded" need the study `as_coded`.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)
@@ -105,7 +105,7 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
     """Figure 1B-E: each class capsule's numbers in a row, followed by its length. The correct class is framed. At most
-    two of k `images [k, S, S]` are drawn. `capsules` has arrays `[k, n, D]` of n capsules, by the titles of panels.
+    two of k `images [k, S, S]` are drawn. `capsules` maps each panel's title to an array `[k, n, D]` of n capsules.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))

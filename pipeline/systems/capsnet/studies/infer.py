@@ -14,7 +14,7 @@ def check(params: SharedParams, where: str, study: InferParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Measure how sparse capsules of trained CapsNets are after inference. Raises `UserError` if inference diverges."""
+    """Measure how sparse a trained CapsNet's capsules are after inference. Raises `UserError` if inference diverges."""
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 

@@ -25,7 +25,7 @@ class CNN(Classifier):
         super().__init__(params.hidden, params.mixup)
         self.params = params
         first, second = params.channels
-        pad = params.kernel // 2  # keeps the image's size: without it, there would be fewer than 4.2 million parameters
+        pad = params.kernel // 2  # keeps images' size; without padding, the parameters would be fewer than 4.2 million
         self.first = ChannelsLastConvolution(params.views, first, params.kernel, padding=pad)
         self.second = ChannelsLastConvolution(first, second, params.kernel, padding=pad)
         self.hidden = nn.Linear(second * (image_size // 2 // 2) ** 2, params.hidden)
@@ -37,7 +37,7 @@ class CNN(Classifier):
         return F.max_pool2d(self.second(x).relu(), 2)
 
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Logits `[B, n]`. `noise [B, hidden]`, uniform in [0, 1), selects the units that dropout sets to 0."""
+        """Logits `[B, n]`. In training, `noise [B, hidden]`, uniform in [0, 1), selects the units that are dropped."""
         x = self.hidden(self.maps(images).flatten(1)).relu()
         if self.training and noise is not None:
             x = x * (noise >= self.params.dropout) / (1 - self.params.dropout)

@@ -29,9 +29,9 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate all models: probes, failures, and information in presences. The first model gives arrays for figures.
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
-    share of templates that are copies (Figure 6), and the consistency of `part_use` by range of rotations, in degrees
-    (Figure 7). For Figure 7, the stage `sweep` trains models on each range. The run's models are the control: if parts
-    do not move with the image, consistency falls as the range grows, even if the training stays the same.
+    share of templates that are copies (Figure 6), and the consistency of `part_use` for each range of rotations, in
+    degrees (Figure 7). Figure 7 needs models trained on each range (stage `sweep`). The models here are a control: if
+    parts do not move with the image, their consistency falls as the range grows, although the training is the same.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)
@@ -55,7 +55,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
             for angle in params.angles
         },
     }
-    first = ("test.binary_information", "probe.t0_binary.refit.rotated_0")  # whether presences carry information
+    first = ("test.binary_information", "probe.t0_binary.refit.rotated_0")  # do presences carry information?
     headline = tuple(dict.fromkeys((*first, *outcome.headline)))[:MOST_HEADLINES]
     arrays = evaluation_examples(models[0], params.seed) | object_examples(models[0], images, labels)
     return replace(outcome, numbers=numbers, headline=headline, arrays={**arrays})

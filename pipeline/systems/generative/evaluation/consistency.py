@@ -35,7 +35,7 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     In each pair of images of one class, the pixels with ink in both images are compared. Agreement is the share of
     compared pixels with the same part. Chance is the probability that two random pixels with ink have the same part.
     The result is (agreement - chance) / (1 - chance), or 0 if chance is 1 (one part draws everything) or no pixels can
-    be compared. `parts [N, S, S]` has the index of the part at each pixel, `NO_INK` without ink. Classes are `[N]`.
+    be compared. `parts [N, S, S]` has the index of the part at each pixel, or `NO_INK`. Classes are `[N]`.
     """
     ink = parts[parts != NO_INK]
     names, uses = np.unique(ink, return_counts=True)
@@ -53,8 +53,8 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     """Index of the part that contributes most to each pixel, `[B, S, S]`; `NO_INK` if the brightness is at most `INK`.
 
-    Part j, with intensity C_j and opacity a_j (times presence) at a pixel, contributes C_j a_j prod_{k > j} (1 - a_k),
-    because later parts hide it. `states [B, P, 7]` of P parts in B images have the presence logit first, then the pose.
+    Let C_j be the intensity of part j at a pixel, and a_j its opacity times its presence. The part contributes
+    C_j a_j prod_{k > j} (1 - a_k), because later parts hide it. `states [B, P, 7]`: presence logits, then poses.
     """
     colour, alpha = model.templates.unbind(1)
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
@@ -71,10 +71,10 @@ def part_use(
 ) -> tuple[float, Arrays]:
     """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of digits of class 2.
 
-    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. Arrays, in [0, 1], show the first n digits of class 2:
-    `images [n, S, S]`, upright, and `arrangements [n, S, S, 3]`, reconstructions in colour by part, rotated back.
+    The images are upright, uint8 `[N, 1, S, S]`, classes `[N]`. Arrays, in [0, 1], show the first n digits of class 2:
+    upright `images [n, S, S]`, and `arrangements [n, S, S, 3]`, reconstructions rotated back, with a colour per part.
     """
-    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    generator = torch.Generator().manual_seed(seed)  # on the CPU, so that angles are the same on all devices
     maps, colours = [], []
     for pixels in batches(images, model.device, BATCH):
         turn = warps.uniform_rotations(pixels, angle, generator)

@@ -1,5 +1,5 @@
-"""Arrays that figures are drawn from: templates, samples of the prior, the mean image and mean parts of each object,
-and a rotated image with its reconstruction and parts.
+"""Arrays for figures: templates, samples of the prior, the mean image and mean parts of each object, and an image
+rotated by many angles, with reconstructions and parts.
 """
 
 import colorsys
@@ -27,7 +27,7 @@ STEP = 5
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """RGB colours `[count, 3]`. Hues are the golden ratio apart, so that neighbours differ. Saturations alternate."""
+    """RGB colours `[count, 3]`. The hue grows by the golden ratio, so that neighbours differ. Saturations alternate."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
@@ -68,12 +68,12 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
     """For each object, the mean image and the mean rendering of its parts, over the images that the object owns.
 
     An object's share of a part is the exact posterior probability that the object is the part's parent, times the
-    part's presence. The object with the largest sum of shares owns the image. Images are uint8 `[N, 1, S, S]`, of which
-    the first `OWNED_BY` are used. Labels are classes `[N]`.
+    part's presence. The object whose shares have the largest sum over parts owns the image. Images are uint8
+    `[N, 1, S, S]`, of which the first `OWNED_BY` are used. Labels are classes `[N]`.
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, owned images by class. An object owning none has zeros.
+        with shares as presences; object_classes `[O, classes]`, images by class. Objects without images have zeros.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):
@@ -97,8 +97,9 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArr
 
     Returns:
         arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
-        `[N, S, S, 3]`, reconstructions in colour by part, uint8; presences `[N, P]` of P parts; frames `[N, P, 4, 2]`,
-        the (x, y) of template corners in the image frame; colours `[P, 3]`, RGB; pixel_errors `[N]`, sums of squares.
+        `[N, S, S, 3]`, reconstructions with a colour per part, uint8; presences `[N, P]` of P parts; frames
+        `[N, P, 4, 2]`, positions (x, y) of templates' corners in the image's frame; colours `[P, 3]` of parts, RGB;
+        pixel_errors `[N]`, squared errors summed over pixels.
     """
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     images = turned(image, angles, model.device)

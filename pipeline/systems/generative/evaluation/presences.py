@@ -1,10 +1,10 @@
 """How much information about the image is in t0, the presences of the objects.
 
-Objects are encoded from parts without noise (`GenerativeModel.encode`), as for features. Noise of the parts would
-change the objects' log odds, and this change would be mistaken for information about the image.
+Objects are encoded from parts without noise (`GenerativeModel.encode`), as for the features of probes. Noise of the
+parts would change the objects' log odds, and this change would be mistaken for information about the image.
 
-A probe on log odds does not measure this information. The log odds may vary between images much less than the logistic
-noise that a sample adds to them. The probe standardises the log odds, and so enlarges this variation.
+A probe on log odds does not measure the information in t0. The log odds may vary between images much less than the
+logistic noise that sampling adds. But a probe standardises the log odds, which enlarges small variations.
 
 Shapes: N images, O objects.
 """
@@ -33,7 +33,7 @@ MOST_IMAGES = 1000
 SAMPLES = 4
 """Samples of t0 per image for `presence_information` and `binary_information`."""
 _TAIL = 20.0
-"""Distance of the integration limits from the lowest and highest log odds. The mass beyond a limit is below e^-20."""
+"""Distance of the integration limits from the lowest and highest log odds. Each tail has a mass below e^-20."""
 _POINTS = 513
 """Points of the trapezoidal rule. If log odds span at most 200, the step is below 1/2 and the error below 1e-6 nats."""
 
@@ -49,11 +49,11 @@ def presence_measures(model: GenerativeModel, images: NDArray[np.uint8], seed: i
         presence_information_by_object: mutual information of one presence and the image, summed over objects. It is
             at least `presence_information`, up to the error of sampling.
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It exceeds
-            `presence_information_by_object` by the summed divergences of the objects' mean posteriors from the prior.
+            `presence_information_by_object` by the sum over objects of the mean posterior's divergence from the prior.
     """
     pixels = batches(images[:MOST_IMAGES], model.device)
     logits = torch.cat([model.encode(each).object_logits for each in pixels]).double()
-    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same noise
+    generator = torch.Generator().manual_seed(seed)  # on the CPU, so that noise is the same on all devices
     noise = [logistic_noise(tuple(logits.shape), generator, "cpu").to(logits) for _ in range(SAMPLES)]
     prior = math.log(model.params.object_presence) - math.log1p(-model.params.object_presence)
     found = {
@@ -66,9 +66,9 @@ def presence_measures(model: GenerativeModel, images: NDArray[np.uint8], seed: i
 
 
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """As `joint_information`, but for presences rounded to 1 if the sampled logit is above 0, and to 0 otherwise.
+    """`joint_information` of presences that are rounded to 1 if the sampled logit is above 0, and to 0 otherwise.
 
-    The information is at most O log 2, and at most that of relaxed presences, because rounding only loses information.
+    It is at most O log 2. It is also at most the information of relaxed presences, because rounding loses information.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # rounded presences b: log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
@@ -90,6 +90,6 @@ def information_by_object(logits: Tensor) -> Tensor:
         log_density = presence_log_prob(low + width * unit, own.unsqueeze(-1), 1.0)  # (N, points)
         log_mean = log_density.logsumexp(0) - math.log(len(own))
         step = width / (_POINTS - 1)
-        entropy = -(log_mean.exp() * log_mean).sum() * step  # the ends are near 0, so they need no halving
+        entropy = -(log_mean.exp() * log_mean).sum() * step  # both ends are near 0, so they are not halved
         found.append(entropy - LOGISTIC_ENTROPY)
     return torch.stack(found)

@@ -1,13 +1,14 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
 Templates are compared as drawn (opacity times intensity). For each pair, a search finds the affine map that makes the
-second template most similar to the first. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
+second template most similar to the first. The map's linear part has singular values between 1 / `MOST_STRETCH` and
 `MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
-Ink in only one template lowers it. Pixels outside both templates, which are black, would raise it and are left out.
+Ink in only one template lowers the correlation. Black pixels outside both templates would raise it and are left out.
 
-The search starts from maps in closed form. S1 and S2 are the covariances of the ink in the two templates. If the second
-is a copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles
-of Q are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six numbers of the map.
+The search starts from maps in closed form. S1 and S2 are the covariances of the ink's positions in the two templates.
+If the second is a copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), where Q is an unknown rotation or
+reflection. Angles of Q are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six
+numbers of the map.
 """
 
 import math
@@ -60,7 +61,7 @@ def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
 
 
 def correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Correlations `[n]` of two results of `placed`, over pixels inside either frame. 0 if a picture is constant."""
+    """Correlations `[n]` of two results of `placed`, over pixels in at least one frame; 0 if a picture is constant."""
     (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
     weight = torch.maximum(inside, also)
     weight = weight / weight.sum(1, keepdim=True)
@@ -70,7 +71,7 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 
 def best_correlation(first: Tensor, second: Tensor, starts: int, steps: int) -> Tensor:
-    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`. The search tries `starts`
+    """Largest correlations `[n]` of `first [n, h, h]` with affine maps of `second [n, h, h]`. The search tries `starts`
     rotations, each with and without a reflection. The best `REFINED` of them are refined by `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
@@ -97,8 +98,8 @@ def best_correlation(first: Tensor, second: Tensor, starts: int, steps: int) -> 
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among P `pictures [P, h, h]`: "pairs", the share of pairs whose `best_correlation` is at
-    least `failures.threshold`; "copied", the share of pictures in at least one such pair. Both are 0 if P < 2.
+    """Shares of affine copies among P `pictures [P, h, h]`. "pairs" is the share of pairs whose `best_correlation` is
+    at least `failures.threshold`. "copied" is the share of pictures in at least one such pair. Both are 0 if P < 2.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found = best_correlation(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -120,7 +121,7 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
     pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
-    # Strokes are multiplied by the mean template (scaled to a maximum of 1), so that they fade towards the edges, too.
+    # Strokes are multiplied by the mean template (scaled to maximum 1), so that they fade at the edges as templates do.
     # Without fading, strokes that a window's edge cuts off would hardly match any other window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size).to(pictures)
     fading = fading / fading.max().clamp_min(1e-12)
@@ -135,10 +136,10 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
 
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
-    """The control: windows `[count, size, size]` in [0, 1], cut from digits, uint8 `[N, 1, S, S]`. If `count` exceeds
-    N, there are N windows. `scale` is the side of a window divided by the side of an image.
+    """Strokes of digits: windows `[count, size, size]` in [0, 1], cut from images of digits, uint8 `[N, 1, S, S]`. If
+    `count` exceeds N, there are N windows. `scale` is the side of a window divided by the side of an image.
 
-    Each window is centred on an ink pixel of a different image. Strokes of digits are similar up to affine maps, too.
+    Each window is centred on an ink pixel of a different image. Strokes of digits are also similar up to affine maps.
     So copies among templates are compared with copies among strokes.
     """
     random = np.random.default_rng(seed)
@@ -174,7 +175,7 @@ def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
     centre = share @ places
     away = places - centre.unsqueeze(1)
     spread = torch.einsum("np,npi,npj->nij", share, away, away)
-    return centre, spread + torch.eye(2).to(spread) / size**2  # as if ink were no thinner than a pixel
+    return centre, spread + torch.eye(2).to(spread) / size**2  # as if no stroke were thinner than a pixel
 
 
 def _root(matrix: Tensor) -> Tensor:

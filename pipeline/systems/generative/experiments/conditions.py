@@ -25,12 +25,12 @@ def measure(
     more: Callable[[GenerativeModel], dict[str, float]] = lambda model: {},
     **numbers: Any,
 ) -> Outcome:
-    """Train the run of a study with each of the settings in `models`, for the study's epochs and replicas. Measure
-    every replica on clean test images: accuracies of probes on the features `probed`, pixel_error and `more`. The table
-    has a row per replica, metric and condition. Model settings that count epochs are scaled with the training's epochs.
+    """Train the run of a study with each of the settings in `models`, with the study's numbers of epochs and replicas.
+    Settings of the model that count epochs are scaled accordingly. Metrics, on clean test images, are accuracies of
+    probes on the features `probed`, pixel_error and `more`. The table has a row per replica, metric and condition.
 
     Args:
-        kind: name of the column of conditions in the table, and first key of their numbers.
+        kind: name of the table's column that names the condition, and the first key of the conditions' numbers.
         models: for each condition, the name of the training and the settings of the model.
         headline: names of the metrics that are headline numbers of each condition.
         more: returns further metrics of a model, by name.

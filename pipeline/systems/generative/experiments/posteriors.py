@@ -6,7 +6,7 @@ A guide is the approximate posterior q(z | x) that an encoder computes. Four gui
   with Gaussians around these points. Their sds, one for parts and one for objects, are chosen from a grid by the
   highest evidence lower bound on validation images.
 - `refined`: an encoder with Gaussian poses. Its training starts from `delta`. The generative model is frozen.
-- `control`: an encoder with delta poses, otherwise trained as `refined` is. Bounds are measured as for `delta`, with
+- `control`: an encoder with delta poses, otherwise trained like `refined`. Bounds are measured as for `delta`, with
   the sds of `delta`. This guide shows the effect of further training without Gaussian poses.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
   and `refined` together. As in the document, training is fully coupled (`early_coupling: 1`, see
@@ -36,12 +36,12 @@ from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings for further training of the encoder of `run`: fully coupled, at the final temperature, no `seeding`."""
+    """Settings to train the encoder of `run` further, fully coupled, at the final temperature, without `seeding`."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings to train `run` anew, `study.epochs` epochs longer: Gaussian poses, fully coupled, never seeded."""
+    """Settings to train `run` anew, `study.epochs` epochs longer, fully coupled, with Gaussian poses and no seeding."""
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 
@@ -81,9 +81,9 @@ def draw_weights(
 
     Returns:
         three tensors `[K, B]`: the log weights, log weights with a normalised density of part poses, and squared errors
-        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The first
-        has the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers log p(x)
-        by an amount that differs between models.
+        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The log
+        weights use the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers
+        log p(x) by an amount that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
@@ -129,8 +129,8 @@ def choose_sds(model: GenerativeModel, validation: NDArray[np.uint8], study: Pos
 def measure(context: Context) -> Outcome:
     """Train the guides `control`, `refined` and `scratch`, and measure all four guides.
 
-    Metrics are the columns of `image_bounds`, on the first test images, and the accuracies of probes, on all clean test
-    images, one for each kind of features (`GenerativeModel.features`).
+    Metrics are the columns of `image_bounds`, averaged over the first test images, and the accuracies of probes on all
+    clean test images, one for each kind of features (`GenerativeModel.features`).
 
     Returns:
         a table with one row per replica, metric and guide. The numbers are the metrics by guide, and the chosen sds of

@@ -1,13 +1,15 @@
-"""Gains of free-form optimisation, for each engine (optimiser) and rotation (document 000, section 2.4, Figure 3).
+"""Gains from free-form optimisation, by engine (optimiser) and range of rotation (document 000, section 2.4, Figure 3).
 
-Free-form optimisation starts at the encoder's posterior of each image (kind "before"), and finds a better one (kind
-"after"). Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed`
-is fit to the encoder's posteriors of clean training images. For the engine `chosen` alone, a probe `refit` is fit to
-each kind of posterior of rotated training images, and tested on this kind. If this engine restarts, it adds two kinds:
+Free-form optimisation starts from the encoder's posterior of each image (kind "before") and finds a better posterior
+(kind "after"). Linear probes on t0, the log odds that objects are present, measure the effect on classification. The
+probe `fixed` is fit to the encoder's posteriors of upright training images. For the engine `chosen` only, a probe
+`refit` is fit to each kind of posterior of rotated training images, and tested on this kind for rotated test images.
+If this engine uses restarts, there are two more kinds:
 
-- `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: optimised again from `once`. Its restarts add noise to log odds and poses, and
-  objects are not optimised alone at the end. So most noise stays in t0, on which the bound depends little.
+- `once`: the result without restarts.
+- `kicked`, only at the smallest angle: the result of a second optimisation that starts from `once`. Its restarts add
+  noise to log odds and poses, and it does not end with an optimisation of the objects alone. So most of the noise in
+  t0 remains, because the bound depends little on t0.
 """
 
 import math
@@ -38,13 +40,13 @@ from pipeline.systems.generative.settings import AdamEngine, OptimiseParams
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 
 BATCH = 512
-"""Training images per batch of the optimisation."""
+"""Number of training images that are optimised in one batch."""
 
 
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rotate the first test images at random within +-angle degrees. Each engine optimises them in one batch per angle.
+    """Measure engines' gains on the first test images, rotated at random within +-angle degrees, one batch per angle.
 
     Returns:
         two tables. The first has one row per engine and angle, with these columns (NaN if not measured):
@@ -52,10 +54,10 @@ def optimisation_gains(
         - `bound_<kind>`, in nats (mean over images), for the kinds before, after and kicked
         - `pixel_error_<kind>`, squared, summed over pixels (mean over images), for the kinds before and after
         - `accuracy_<kind>` of the fixed probe and, for the chosen engine, `refit_accuracy_<kind>`, for all kinds
-        - `refit_gain`: the accuracy of the probe refit to kind after, minus that of the probe refit to kind before
-        - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the changes of
-          the bound, the pixel error and the refit probe's accuracy
-        - `bound_fell`: share of images whose bound fell
+        - `refit_gain`: `refit_accuracy_after` minus `refit_accuracy_before`
+        - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the mean changes
+          from before to after in the bound, the pixel error and the refit probe's accuracy
+        - `bound_fell`: share of images whose bound is lower after optimisation than before
         - `evaluations` of the gradient (mean per image), `seconds` for the batch, number of `images`
 
         The second table has one row per engine, angle and measured round, with the columns of `Optimised.curve`.
@@ -69,7 +71,7 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 by kind of posterior, fit to the chosen engine's posteriors of rotated training images. The
+        """Fit a probe on t0 to each kind of the chosen engine's posteriors of rotated training images. The
         regularisation strength is selected on the last fifth of these images.
         """
         inputs, classes = dataset.part("train")
@@ -114,8 +116,9 @@ def optimisation_gains(
 
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
-    """Optimise images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and restarts, the result also has
-    the posterior "once" and, at the smallest angle, the posterior and bound "kicked" (see the module's docstring).
+    """Optimise the posteriors of images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and restarts,
+    the result also has the posterior "once" and, at the smallest angle, the posterior and bound "kicked" (see the
+    module's docstring).
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -136,7 +139,7 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
     """Arrays by name for a figure like Figure 3. `images [7, S, S]` show a test image of a 2 at 7 `angles` (degrees).
     `before` and `after`, `[7, S, S]`, are its reconstructions before and after optimisation by the chosen engine.
-    `arrangements_before` and `arrangements_after`, `[7, S, S, 3]`, are the same with a colour for each part.
+    `arrangements_before` and `arrangements_after`, `[7, S, S, 3]`, are these reconstructions with a colour per part.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)
@@ -150,7 +153,7 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
     """Rotate each of the uint8 images `[N, 1, S, S]` at random within +-`angle` degrees. Returns values in [0, 1]."""
-    angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    angles = torch.Generator().manual_seed(seed)  # on the CPU, so that all devices use the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(batch, angle, angles))
 
@@ -161,9 +164,9 @@ def _error(changes: Tensor) -> float:
 
 
 def measure(context: Context) -> Outcome:
-    """Measure the gains and the progress of all replicas. Arrays for examples are from the first replica.
+    """Measure the gains, and the bound during optimisation, of all replicas. Example arrays are from the first replica.
 
-    At the end, the mean of the bound over replicas is logged for each engine, angle and measured round.
+    At the end, the mean bound over replicas is logged for each engine, angle and measured round.
 
     Raises:
         UserError: a measurement is infinite or NaN.

@@ -1,19 +1,20 @@
 """The bound of a free-form posterior (fit to each image separately) with the noise of its presences integrated out.
 
-With delta poses, only the relaxed presences t = sigmoid(y) are random: y = (a + l) / tau, with log odds a, temperature
-tau and independent standard logistic noise l. Second-order methods need a smooth bound. So l is averaged out:
+If poses are deltas (points), only the relaxed presences t = sigmoid(y) are random: y = (a + l) / tau, with log odds a,
+temperature tau and independent standard logistic noise l. Second-order methods need a smooth bound without sampling
+noise. So each term of the bound is replaced by its mean over l, or by a lower bound on this mean:
 
 - Pixels: exact. The image is linear in the presence t_j of each part j, and presences are independent. So the means of
-  the image and of its square follow from E t_j and E t_j^2, layer by layer (`picture_moments`).
-- Parts: a lower bound. Given the objects, log p(y_j, A_j | objects) is a logsumexp over the possible parents. The means
-  of its terms over the part's own noise are known. By Jensen's inequality, the mean of the logsumexp is at least the
-  logsumexp of these means. This is averaged over stratified samples of objects' presences, the same for all images.
+  each pixel and of its square are computed from E t_j and E t_j^2, layer by layer (`picture_moments`).
+- Parts: a lower bound. Given the objects, log p(y_j, A_j | objects) is a logsumexp over the possible parents. The mean
+  of each term over the part's own noise is known. By Jensen's inequality, the mean of the logsumexp is at least the
+  logsumexp of these means. The latter is averaged over stratified samples of objects' noise, the same for all images.
 - Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
-Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
-000, appendix A). On trained models, the sum is up to a quarter of a nat below sampled estimates of that bound.
+Apart from the error of the stratified samples, the sum of these terms is at most the evidence lower bound (document
+000, appendix A). For trained models, the sum is up to 0.25 nats below sampled estimates of the evidence lower bound.
 
-Shapes: N images, P parts, O objects. The states of images, `[N, 7 P + 7 O]`, have a row per image. A row has the log
+Shapes: N images, P parts, O objects. The states of images, `[N, 7 P + 7 O]`, have one row per image. A row has the log
 odds of presence (1 number) and the pose (6 numbers) of each part, then of each object.
 """
 
@@ -36,7 +37,7 @@ OBJECT_SAMPLES = 16
 """Number of stratified samples of the objects' presences."""
 
 _REACH = 20.0
-"""Integrals over standard logistic noise l are from -`_REACH` to `_REACH`. Larger |l| have probability 4e-9."""
+"""Integrals over standard logistic noise l go from -`_REACH` to `_REACH`. |l| is larger with probability 4e-9."""
 
 
 def pack(capsules: Capsules) -> Tensor:
@@ -55,11 +56,11 @@ def unpack(states: Tensor, parts: int) -> Capsules:
 def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """E t and E t^2 of relaxed presences t = sigmoid((a + l) / tau), each with the shape of the log odds `a`.
 
-    The trapezoidal rule integrates over the noise l. The error is below 3e-6, because the integrand is smooth and
-    decays fast (Trefethen and Weideman 2014).
+    The integrals over the noise l are computed by the trapezoidal rule. The error is below 3e-6, because the integrand
+    is smooth and decays fast (Trefethen and Weideman 2014).
     """
-    # The error depends on the distance of the integrand's poles from the real line: pi tau for t, pi for the noise's
-    # density. So a temperature tau below 1 needs a finer grid.
+    # The error depends on the distance of the integrand's poles from the real line, which is pi tau for t and pi for
+    # the density of the noise. So a temperature tau below 1 needs a finer grid.
     step = min(1.0, temperature)
     count = 2 * math.ceil(_REACH / step) + 1
     noise = torch.linspace(-_REACH, _REACH, count, dtype=a.dtype, device=a.device)
@@ -77,16 +78,16 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
-    """Mean log density, in nats, of y = (a + l) / tau under relaxed presences with log odds `logits`."""
-    shift = logits - a  # logits - tau y = shift - l, and -l has the distribution of l, whose mean is 0
+    """Mean over l of the log density, in nats, of y = (a + l) / tau under relaxed presences with log odds `logits`."""
+    shift = logits - a  # logits - tau y = shift - l, where -l has the same distribution as l, with mean 0
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 
 
 def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
-    """Means of the pixels and of their squares, each `[N, S, S]`, in an image composited from layers (operator "over").
+    """Means of pixels and of squared pixels, each `[N, S, S]`, if layers are composited by the operator "over".
 
     Args:
-        colour, alpha: the layers' intensities, and their opacities if all are present (t = 1), each `[N, P, S, S]`.
+        colour, alpha: the layers' intensities, and their opacities at presence t = 1, each `[N, P, S, S]`.
         mean, square: E t and E t^2 of the layers' presences, each `[N, P]`.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
@@ -106,13 +107,14 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
-    """Standard logistic noise `[samples, count]`: the means of strata of equal probability, in a random order for each
-    presence. With medians instead, rare small presences would count too little, and the bound would be too high.
+    """Stratified samples of standard logistic noise, `[samples, count]`. Each of the `count` presences has the means of
+    strata of equal probability, in random order. With medians instead of means, small presences, which are rare, would
+    have too little weight, and the bound would be too high.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
     u = torch.linspace(0, 1, samples + 1, dtype=torch.float64)
-    # The integral of logit(u) is u log u + (1 - u) log(1 - u).
+    # The quantile function of the noise is logit(u), whose integral is u log u + (1 - u) log(1 - u).
     means = samples * (torch.special.xlogy(u, u) + torch.special.xlogy(1 - u, 1 - u)).diff()
     return means[order]
 
@@ -124,7 +126,7 @@ def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        the sum, `[N]`, in nats; and the posterior over parents (routing), averaged over samples, `[N, P, 1 + O]`.
+        the sum, `[N]`, in nats; and the routing `[N, P, 1 + O]`: the mean over samples of the posterior over parents.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)

@@ -1,18 +1,18 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
-The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma, the pixels' sd.
-Pose residuals are part j's pose minus object i's vote (I + A_i) M_ij, divided by the vote's sd c_ij. Their squares are
-weighted by the part's presence and by the posterior probability that object i is the part's parent (the routing).
-The Gauss-Newton curvature H has mainly these terms:
+The negative bound is approximately half a sum of squared residuals. A pixel residual is the pixel minus its mean,
+divided by sigma, the pixels' sd. A pose residual is part j's pose minus object i's vote (I + A_i) M_ij, divided by the
+vote's sd c_ij. The square of a pose residual is weighted by the part's presence and by the posterior probability that
+object i is the part's parent (the routing). The main terms of the Gauss-Newton curvature H are
 
     pixels    J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
-    votes     the second derivative for fixed routing and presences, exact because residuals are linear in A_i and A_j
+    votes     the second derivative with routing and presences fixed; exact, as residuals are linear in A_i and A_j
     log odds  the second derivative of the negative log densities of relaxed presences, at noise 0
 
-Poses of different objects are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose,
-and both rows have the same 3x3 curvature. Eliminating object poses leaves one 7 P x 7 P system (Schur complement).
+In H, poses of different objects are coupled only through the parts. Votes do not couple the two rows of an object's 2x3
+pose, and both rows have the same 3x3 curvature. Eliminating object poses leaves a 7 P x 7 P system (Schur complement).
 
-Shapes: N images, P parts, O objects, S S pixels. A part or object has 7 numbers: log odds of presence, and pose.
+Shapes: N images of S S pixels, P parts, O objects. A part or object has a state of 7 numbers: log odds, then pose.
 """
 
 from typing import NamedTuple
@@ -36,17 +36,17 @@ from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 64
-"""Images linearised at a time. Their Jacobians (22 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
+"""Images processed at a time. Their Jacobians (22 MB for 16 parts on 28 x 28 pixels) should fit in the CPU's cache."""
 
 
 class Linearised(NamedTuple):
-    """Value, gradient and curvature of each image's negative analytic bound at a state."""
+    """Value, gradient and Gauss-Newton curvature of each image's negative analytic bound at the image's state."""
 
     value: Tensor  # (N,)
     gradient: Tensor  # (N, 7 P + 7 O)
     parts: Tensor  # (N, 7 P, 7 P), curvature of the parts
-    coupling: Tensor  # (N, 3 P, 3 O), mixed second derivatives of a row of part poses and the same row of object poses
-    objects: Tensor  # (N, O, 3, 3), curvature of either row of each object's pose
+    coupling: Tensor  # (N, 3 P, 3 O), mixed curvature of part and object poses for one row; both rows have the same
+    objects: Tensor  # (N, O, 3, 3), curvature of each object's pose for one row; both rows have the same
     presences: Tensor  # (N, O), curvature of the objects' log odds
 
     def diagonal(self) -> Tensor:
@@ -56,7 +56,7 @@ class Linearised(NamedTuple):
 
 
 def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
-    """Linearise the negative analytic bound of images `[N, 1, S, S]` in [0, 1] at states `[N, 7 P + 7 O]`."""
+    """`Linearised` for the negative analytic bound of images `[N, 1, S, S]` in [0, 1] at states `[N, 7 P + 7 O]`."""
     chunks = zip(images.split(_CHUNK), states.split(_CHUNK), strict=True)
     return Linearised(*map(torch.cat, zip(*(_linearise(model, *chunk) for chunk in chunks), strict=True)))
 
@@ -72,7 +72,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
-        # A presence depends only on its own log odds. So the gradient of their sum contains each one's derivative.
+        # A mean presence depends only on its own log odds. So the gradient of the sum has the derivative of each.
         (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -94,13 +94,13 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 
 class _Drawings:
-    """All templates drawn at poses `A [N, P, 6]`, and derivatives with respect to the pixels' `sampling_points`.
+    """All templates drawn at poses `A [N, P, 6]`, and their derivatives with respect to the pixels' `sampling_points`.
 
     Attributes:
         colour, alpha: intensities and opacities, each `[N, P, S, S]`.
-        colour_slope, alpha_slope: derivatives of both with respect to the sampling point, each `[N, P, S, S, 2]`.
-        pixels: homogeneous coordinates of pixels, `[S S, 3]`. The inverse pose maps them to sampling points.
-        inverse_slope: derivative of the inverse pose with respect to the pose, `[N, P, 6, 6]`.
+        colour_slope, alpha_slope: derivatives of the two with respect to the sampling points, each `[N, P, S, S, 2]`.
+        pixels: homogeneous coordinates of pixels, `[S S, 3]`. A part's inverse pose maps them to its sampling points.
+        inverse_slope: derivative of each part's inverse pose with respect to its pose, `[N, P, 6, 6]`.
     """
 
     def __init__(self, model: GenerativeModel, A: Tensor) -> None:
@@ -115,8 +115,8 @@ class _Drawings:
         self.inverse_slope = torch.func.vmap(inverse)(A.flatten(0, 1)).unflatten(0, A.shape[:2])
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
-        """The chain rule: derivatives of a function with respect to the sampling points, `[N, P, 2, S S]`, from its
-        derivatives with respect to colour and alpha, `[N, P, S, S]` each.
+        """Derivatives of a function with respect to the sampling points, `[N, P, 2, S S]`, by the chain rule. The
+        arguments are the function's derivatives with respect to `colour` and `alpha`, each `[N, P, S, S]`.
         """
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
@@ -135,7 +135,7 @@ def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
     for C, a in zip(colour.unbind(1)[:-1], opacity.unbind(1)[:-1], strict=True):
         below.append(torch.lerp(below[-1], C, a))
     for a in reversed(opacity.unbind(1)[1:]):
-        above.append(above[-1] * (1 - a))  # transmittance of the layers above a layer
+        above.append(above[-1] * (1 - a))  # product of 1 - opacity over the layers above a layer
     through = torch.stack(above[::-1], dim=1)
     by_opacity = (colour - torch.stack(below, dim=1)).mul_(through)
     jacobian = colour.new_empty(*colour.shape[:2], STATE, colour[0, 0].numel())
@@ -151,7 +151,7 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
     # The chain rule converts the curvature from inverse poses to poses. `turn` has each part's 7x7 derivative of
-    # (log odds, inverse pose) with respect to (log odds, pose). The block of parts i, j becomes turn_i' block turn_j.
+    # (log odds, inverse pose) with respect to (log odds, pose). The 7x7 block B of parts i, j becomes turn_i' B turn_j.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted next
@@ -161,14 +161,14 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
 
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`.
-    `routing [N, P, 1 + O]` is the mean posterior of each part's parent. `t [N, P]` has the parts' mean presences.
+    `routing [N, P, 1 + O]` is from `hierarchy_bound`. `t [N, P]` has the parts' mean presences.
     """
     M = poses.homogeneous(model.M)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)
     eye = torch.eye(3, dtype=M.dtype, device=M.device)
     objects = torch.einsum("npo,polm->nolm", _precision(model, routing, t)[..., 1:], outer) + eye
 
-    # Curvature of log odds: from the prior, and from the effect of the object's presence on the choice of parents.
+    # The curvature of log odds has two terms: from the prior, and from the object's effect on the choice of parents.
     prior = (torch.logit(torch.tensor(model.params.object_presence)) - found.object_logits).sigmoid()
     pi = routing[..., 1:]
     on = found.object_logits.div(model.temperature).sigmoid()
@@ -200,7 +200,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     by_parts, by_objects = gradient[:, :P], gradient[:, P:]
     scale = 1 + damping
 
-    # Eliminate the objects' poses, with a 3x3 system per row of a pose. The Schur complement remains for the parts.
+    # Eliminate the objects' poses by a 3x3 system per row of a pose. A system for the parts remains (Schur complement).
     blocks = linearised.objects.clone()
     diagonal = blocks.diagonal(dim1=-2, dim2=-1)
     diagonal.mul_(scale[:, None, None]).add_(floor)

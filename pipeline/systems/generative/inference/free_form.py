@@ -1,14 +1,14 @@
 """Free-form variational inference: the bound is optimised for each image separately (document 000, section 2.4).
 
-Every image has its own variational parameters: log odds and poses of its parts and objects. They start at the encoder's
-output, and are optimised for all images as one batch. The generative model does not change. Optimisers (engines) are
+Every image has its own variational parameters: log odds and poses of its parts and objects. The encoder's output gives
+their initial values. All images are optimised in one batch. The generative model is fixed. The engines (optimisers) are
 
     Adam            on the sampled bound (the paper's method), or on the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All engines share one loop, `methods.minimise`. Then the objects alone are optimised (`refine_objects`). L-BFGS and
-Gauss-Newton may repeat both from the best states, with noise added to poses (restarts). The best result is kept.
+All engines use the loop `methods.minimise`. After it, the objects alone are optimised (`refine_objects`). L-BFGS and
+Gauss-Newton can restart: they add noise to the poses of the best states and repeat both steps. The best result is kept.
 
 Shapes: N images; states `[N, V]`, where V = 7 P + 7 O for P parts and O objects. Values are negative bounds, in nats.
 """
@@ -42,30 +42,30 @@ EVALUATION_SAMPLES = 16
 """Number of presence samples for the bounds before and after optimisation. Both use the same samples."""
 
 CURVE_SAMPLES = 4
-"""Number of presence samples for measuring the progress: the first of the `EVALUATION_SAMPLES` samples."""
+"""Number of presence samples for the bound during optimisation: the first of the `EVALUATION_SAMPLES` samples."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-"""Rounds after which the progress is measured. It is also measured at the start and after the last round."""
+"""Rounds after which the bound is measured. It is also measured at the start and after the last round."""
 
 POSE_SD = 0.03
-"""Sd of the noise that a restart adds to every number of the poses, to leave a poor local optimum."""
+"""Sd of the noise that a restart adds to each component of the poses, to escape from a poor local optimum."""
 
 
 @torch.no_grad()
 def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds and squared errors, each `[N]`, averaged over the samples `noise [samples, N, noise_size]`."""
+    """Bounds and squared pixel errors, each `[N]`, averaged over the samples `noise [samples, N, noise_size]`."""
     traces = [expected_bound(model, images, posterior, sample) for sample in noise]
     bound = torch.stack([trace.bound for trace in traces]).mean(0)
     return bound, torch.stack([trace.error for trace in traces]).mean(0)
 
 
 class Progress(Best):
-    """The states kept so far in the minimisation of a batch, as in `Best`, and the work done.
+    """The states kept so far while a batch is minimised (see `Best`), and the work done.
 
     Attributes:
         once: the states kept before the first restart, `[N, V]`.
-        evaluations: number of gradient evaluations per image, `[N]`. Refinements of objects are not counted.
-        rounds: number of rounds so far, including restarts. A round evaluates each unconverged image once.
+        evaluations: number of gradient evaluations per image, `[N]`. Those of `refine_objects` are not counted.
+        rounds: number of rounds so far, restarts included. A round has one evaluation per image that has not converged.
         seconds: wall-clock time for the whole batch, without the time in `watch` (see `minimise_bound`).
     """
 
@@ -87,13 +87,13 @@ def minimise_bound(
     logit_sd: float = 0.0,
     refine: bool = True,
 ) -> Progress:
-    """Minimise the negative bound of each image from `states [N, V]`, for at most `engine.steps` rounds per start.
+    """Minimise each image's negative bound from `states [N, V]`, in at most `engine.steps` rounds per start or restart.
 
     Args:
         watch: called with the progress after each round.
         logit_sd: sd of the noise that a restart adds to the log odds of presence. Only a study of this noise sets it.
-            Noise of sd 1 exceeds the differences of t0's log odds between images. Without `refine`, most of it remains.
-        refine: whether objects are refined after each minimisation.
+            Noise of sd 1 exceeds the differences of t0 between images. Without `refine`, most of this noise remains.
+        refine: whether `refine_objects` follows each minimisation.
     """
     progress = Progress(states)
     everyone = torch.arange(len(states), device=states.device)
@@ -130,7 +130,7 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images. The keys of `posteriors` are "before", "once" (without restarts)
+    """The result of free-form inference for N images. The keys of `posteriors` are "before", "once" (without restarts)
     and "after". The keys of `bounds` and `errors` are "before" and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averages over presence samples that the
@@ -143,8 +143,8 @@ class Optimised:
     evaluations: Tensor  # (N,), gradient evaluations of each image
     seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
-    """One row per measured round: round, evaluations (mean per image so far), seconds, bound and pixel_error (means
-    over the images, estimated from the same `CURVE_SAMPLES` samples).
+    """One row per measured round. Columns: round, evaluations (mean per image so far), seconds, bound and pixel_error
+    (means over images). All rounds use the same `CURVE_SAMPLES` samples.
     """
 
 
@@ -163,10 +163,10 @@ def optimise(
     An image whose analytic bound does not rise keeps its initial posterior.
 
     Args:
-        model: must have `slots: own` and delta poses, for which the analytic bound is derived.
+        model: must have `slots: own` and delta poses. The analytic bound is derived only for these.
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
         engine: the method and its settings.
-        generator: for the presence samples and restarts.
+        generator: draws the noise of presences and of restarts.
         start: the posteriors to start from; by default, the encoder's output.
         logit_sd, refine: see `minimise_bound`.
     """

@@ -1,10 +1,10 @@
 """Methods of free-form inference, with the loop that runs them: Adam (as in document 000), L-BFGS and Gauss-Newton.
 
-Every image has a posterior of its own, whose parameters are the image's state. The state is optimised. The bound is
-estimated with a sample of the presences (`expected_bound`), or the presences' noise is averaged out (`analytic_bound`).
+Every image has its own posterior. The parameters of this posterior are the image's state, which is optimised. The bound
+is estimated from a sample of the presences (`expected_bound`), or the noise is integrated out (`analytic_bound`).
 
 Shapes: N images, n of them active (not yet converged); states `[N, V]`, where V = 7 P + 7 O for P parts and O objects
-(`analytic_bound`). Values are negative bounds, in nats.
+(see `analytic_bound`). Values are negative bounds, in nats.
 """
 
 import math
@@ -67,8 +67,8 @@ def value_of(
 
 
 class Method(ABC):
-    """An update rule for states of images `[N, 1, S, S]` in [0, 1] under a frozen model. Attributes that are tensors,
-    `[n, ...]`, have a row per active image.
+    """An update rule for the states of images `[N, 1, S, S]` in [0, 1]. The model is fixed. All attributes that are
+    tensors have the shape `[n, ...]`, with one row per active image.
     """
 
     patience: float
@@ -86,17 +86,17 @@ class Method(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate one trial per image and accept or reject it. Returns states `[n, V]` and values `[n]`."""
+        """Evaluate one trial state per image, and accept or reject it. Returns states `[n, V]` and values `[n]`."""
 
     def keep(self, chosen: Tensor) -> None:
-        """Keep only the images in the mask `chosen [n]`."""
+        """Keep only the images for which the mask `chosen [n]` is true."""
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value[chosen])
 
 
 class Best:
-    """The best states so far, `[N, V]` (the last if values are noisy), and their values, `[N]`, infinite at first."""
+    """The best states so far, `[N, V]` (the last if values are noisy), and their values `[N]`, at first infinite."""
 
     def __init__(self, states: Tensor) -> None:
         self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
@@ -109,10 +109,10 @@ class Best:
 
 
 def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> Iterator[tuple[Tensor, Best]]:
-    """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
+    """Let `method` minimise the value of each image, starting from `states [N, V]`, in at most `steps` rounds.
 
-    In a round, the method proposes a trial state for each active image, evaluates value and gradient once, and accepts
-    or rejects each trial separately. So no image waits for the line search of another image. An image has converged,
+    In a round, the method proposes a trial state for each active image, evaluates its value and gradient once, and
+    accepts or rejects it separately. So no image waits for the line search of another image. An image has converged,
     and leaves the batch, if its best value has not fallen by more than `tolerance` over `method.patience` rounds.
 
     Yields:
@@ -120,7 +120,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
-    anchor, waited = best.values.clone(), torch.zeros_like(active)  # value at the last fall, and rounds since then
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # value at the last improvement, and rounds since
     for _ in range(steps):
         best.improve(active, *method.step(), method.noisy)
         yield active, best
@@ -172,9 +172,10 @@ class AdamMethod(Method):
 class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989). In each round, every image tries one point of its own line search.
 
-    A trial with sufficient decrease (Armijo) is accepted. It updates the curvature estimate if the slope rose along the
-    step. A rejected trial shortens the step to the minimum of a parabola. Curvatures of poses and log odds differ by a
-    factor of thousands. So variables are scaled by the inverse square root of their initial Gauss-Newton curvature.
+    A trial state is accepted if the value decreases sufficiently (Armijo's condition). An accepted trial updates the
+    curvature estimate if the slope has risen along the step. After a rejected trial, the step is shortened to the
+    minimum of a parabola. The curvatures of poses and of log odds differ by a factor of thousands. So the variables are
+    scaled by the inverse square root of their initial Gauss-Newton curvature.
     """
 
     patience = 8
@@ -209,13 +210,14 @@ class LBFGSMethod(Method):
 
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        # The newest move and its change of the gradient come first. The oldest move and change are dropped.
+        # The newest move, and the change of the gradient over it, come first. The oldest move and change are dropped.
         moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
         changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
         self.moves = torch.where(curved[:, None, None], moves, self.moves)
         self.changes = torch.where(curved[:, None, None], changes, self.changes)
 
-        # Minimum of the parabola with the current value and slope and the trial's value, within 0.1 to 0.5 of the step.
+        # The new length is at the minimum of the parabola that has the current value and slope, and the trial's value.
+        # It is limited to 0.1 to 0.5 of the old length.
         second = 2 * (value - self.value - self.length * slope) / self.length
         shorter = torch.where(second > 0, -slope * self.length / second, self.length / 2).nan_to_num(0.0)
         shorter = torch.maximum(torch.minimum(shorter, self.length / 2), self.length / 10)
@@ -227,7 +229,7 @@ class LBFGSMethod(Method):
         return self.state, self.value
 
     def _direction(self) -> Tensor:
-        """The direction -H^-1 gradient, by the two-loop recursion. Unused memory is zero and has no effect."""
+        """The direction -H^-1 gradient, for the estimated H, by the two-loop recursion. Unused memory has no effect."""
         q = self.gradient.clone()
         product = (self.moves * self.changes).sum(-1)  # (n, memory)
         inverse = torch.where(product > 0, 1 / product.clamp_min(1e-30), torch.zeros_like(product))
@@ -269,10 +271,10 @@ class ObjectMethod(LBFGSMethod):
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the analytic bound with respect to the objects in states `[N, 7 P + 7 O]`, with the parts fixed.
 
-    The objects' log odds (t0) change the bound much less than parts do. So a method that stops when the whole bound
-    hardly rises leaves these log odds near their start. If the start has noise, the noise remains. Refinement removes
-    it. The pixels' term is constant, because the parts are fixed. So nothing is rendered, and an evaluation takes a
-    tenth of the time for the whole bound.
+    The bound depends much less on the objects' log odds (t0) than on the parts. So a method that stops when the whole
+    bound hardly rises leaves these log odds near their initial values, with the noise that these may have. Refinement
+    removes this noise. The pixels' term is constant, because the parts are fixed. So nothing is rendered, and an
+    evaluation takes a tenth of the time that the whole bound takes.
 
     Returns:
         the states with refined objects, and the rise of each bound, `[N]`, in nats, at least 0.
@@ -287,7 +289,7 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
 class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, with a damping for each image (Levenberg 1944, Marquardt 1963).
 
-    A step goes to the minimum of a quadratic model of the value. If the value falls by at least a quarter of the
+    A step goes to the minimum of a damped quadratic model of the value. If the value falls by at least a quarter of the
     predicted fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the step
     is rejected and the damping tripled. The damping has a minimum, because the model ignores changes of the routing.
     """
@@ -306,7 +308,8 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(self.model, self.images, trial)
-        # D = `pull`. As (H + D) move = -gradient, the quadratic model predicts a fall of (D move - gradient) move / 2.
+        # `pull` is the diagonal of D in `curvature.solve`. As (H + D) move = -gradient, the quadratic model predicts a
+        # fall of (D move - gradient) move / 2.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value

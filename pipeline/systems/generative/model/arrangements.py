@@ -7,8 +7,8 @@ N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the l
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2,
 
 where t_j is the presence of part j, gamma_ij the log odds that it is present, and M_ij its pose in the frame of object
-i. A mixture of O objects is fitted by EM. Each component is an arrangement of parts, up to affine maps. With `seeding`,
-the objects of the capsule model start from these components. Then the encoder learns which object explains which image.
+i. A mixture of O objects is fitted by EM. Each component is an arrangement of parts at any affine pose. With `seeding`,
+the components initialise the objects of the capsule model. Then the encoder learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -28,13 +28,13 @@ START_SD = 0.08
 """Sd of a part's pose around its vote at the start of EM, in half widths of the image."""
 SMALLEST_SD = 0.01
 RIDGE = 1e-3
-"""Added to the normal equations of M, which are nearly singular for parts that hardly any image shows."""
+"""Added to the diagonal of M's normal equations, which are nearly singular for a part that hardly any image shows."""
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without EM: an object's M_ij are from one image, mean poses of parts from all images."""
+"""Number of images to start from without a mixture. An object's M_ij are from one image, parts' mean poses from all."""
 SMALLEST_EXCESS = 2e-3
-"""Least value of c_ij - `pose_sd_floor` after a start from a mixture. At the floor, c_ij would have no gradient."""
+"""Least value of c_ij - `pose_sd_floor` if a mixture initialises c_ij. At the floor, c_ij would have no gradient."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class Explanations:
     """Explanations of each image by each object, as if no other object were present."""
 
     log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats, without the constant
-    object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
+    object_poses: Tensor  # (N, O, 6), the best B, as offsets from the identity
     squared: Tensor  # (N, O, P), squared distances of part poses to the votes
 
 
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
-    """Explain parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]` by each single object."""
+    """Explain parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]` by each object alone."""
     frames = poses.homogeneous(arrangements.M)  # (O, P, 3, 3)
     parts = poses.to_matrix(A)  # (N, P, 2, 3)
     identity = poses.identity(A)
     precision = arrangements.c**-2
     weighted = frames * precision[..., None, None]
-    # Normal equations: B (I + sum_j t_j M_j M_j' / c_j^2) = I + sum_j t_j Q_j M_j' / c_j^2, for part poses Q_j [2, 3]
+    # Normal equations, with part poses Q_j [2, 3]: B (I + sum_j t_j M_j M_j' / c_j^2) = I + sum_j t_j Q_j M_j' / c_j^2
     normal = torch.einsum("np,opij->noij", t, weighted @ frames.mT) + torch.eye(3, dtype=A.dtype, device=A.device)
     right = torch.einsum("npai,opji->noaj", t[..., None, None] * parts, weighted) + identity
-    # The prior keeps the matrices regular. `inv_ex` does not check this, so the CPU need not wait for a GPU.
+    # The prior makes the matrices invertible. `inv_ex` does not check this, so the CPU does not have to wait for a GPU.
     B = right @ torch.linalg.inv_ex(normal).inverse  # (N, O, 2, 3)
     squared = _squared_errors(parts, B, frames)
     density = -0.5 * squared * precision - POSE_SIZE * (arrangements.c.log() + 0.5 * math.log(2 * math.pi))
@@ -96,7 +96,7 @@ def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, genera
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:
     chosen = int(torch.randint(len(t), (1,), generator=generator))
     M = A[chosen].expand(1, *A.shape[1:])
-    nearest = t.new_full((len(t),), math.inf)  # each image's squared distance from the nearest one drawn
+    nearest = t.new_full((len(t),), math.inf)  # each image's squared distance from the nearest drawn image
     while len(M) < objects:
         last = Arrangements(M[-1:], A.new_full((1, A.shape[1]), START_SD), A.new_zeros(1, A.shape[1]))
         distance = (t * explain(t, A, last).squared[:, 0]).sum(-1)
@@ -113,7 +113,7 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
     share = posterior.unsqueeze(-1) * t.unsqueeze(1)  # (N, O, P)
     normal = torch.einsum("nop,noai,noaj->opij", share, linear, linear)
     normal = normal + RIDGE * torch.eye(2, dtype=A.dtype, device=A.device)
-    # M solves a regression: parts = linear M + shift, where the shift adds to the last column.
+    # M is the least-squares solution of parts = linear M + shift, where the shift is added to the last column only.
     target = torch.cat([torch.zeros_like(B[..., :2]), shift.unsqueeze(-1)], dim=-1)  # (N, O, 2, 3)
     right = torch.einsum("nop,noai,npaj->opij", share, linear, parts)
     right = right - torch.einsum("nop,noai,noaj->opij", share, linear, target)
@@ -134,11 +134,12 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
-    """Loss `[N]`, in nats, of the encoder's objects, if a single object explains each image.
+    """Loss `[N]`, in nats, of the encoder's objects, if exactly one object explains each image.
 
-    Let p be an object's posterior probability if all objects are equally likely a priori. The loss of the object's
-    presence is the cross-entropy to p. The loss of its pose is p / (mean of c)^2 times half the squared distance to the
-    best pose, plus (1 - p) times half the pose's squared norm (the prior). Gradients flow only to the encoder.
+    Let p be the posterior probability that an object explains the image, if all objects are equally likely a priori.
+    The loss of the object's presence is the cross-entropy to p. The loss of its pose is p / (mean of c)^2 times half
+    the squared distance to the best pose, plus (1 - p) times half the pose's squared norm (the prior). Both losses are
+    summed over objects. Gradients flow only to the encoder.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

@@ -1,14 +1,14 @@
 """Relaxed presences, their information, the encoder's posterior, and the bound (document 000, sections 2.2, 2.3).
 
-Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
-sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because t may be
-rounded to 0 or 1. This does not change the bound: the sigmoid's Jacobian cancels between the model and the guide (the
-encoder's posterior). The caller draws the guide's noise, so that the noise depends only on the seed and the epoch.
+Relaxed presences are binary concrete variables, stored as logits. With logistic noise l, a presence of probability
+sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are those of y, not of t, because t
+may be rounded to 0 or 1. This does not change the bound: the sigmoid's Jacobian cancels between the model and the guide
+(the encoder's posterior). The caller draws the guide's noise, so that it depends only on the seed and the epoch.
 
-Mutual information and KL divergence do not depend on the scale of y. So functions that compute them, in nats, use
-u = a + l. The results hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is
-the mixture of the images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the
-mean over images of KL(q(u | x) || m).
+Mutual information and KL divergence do not depend on the scale of y. So the functions that compute them, in nats, use
+u = a + l. Their results hold at any temperature, if it is the same for posterior and prior. With N images, the mean
+posterior m(u) is the mixture of the images' posteriors q(u | x) with equal weights. The mutual information between
+presences and images is the mean over images of KL(q(u | x) || m).
 
 Shapes: B images, O objects, P parts.
 """
@@ -50,7 +50,7 @@ def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
 
 
 def join(y: Tensor, A: Tensor) -> Tensor:
-    """Presence logits `[..., n]` and poses `[..., n, 6]` as capsule states `[..., n, 7]`."""
+    """Join presence logits `[..., n]` and poses `[..., n, 6]` into capsule states `[..., n, 7]`."""
     return torch.cat([y.unsqueeze(-1), A], dim=-1)
 
 
@@ -74,7 +74,7 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     log odds `[N, O]` and standard logistic noise `[N, O]`, with one sample per image.
 
     The mixture m contains the posterior that a sample is drawn from, with weight 1 / N. So no estimate exceeds log N.
-    The expectation is at most the information under the distribution of images. Estimates near 0 may be negative.
+    The expected estimate is at most the information in the population of images. An estimate near 0 may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -86,8 +86,8 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
 def presence_kl(logits: Tensor, prior_logits: Tensor | float) -> Tensor:
     """Elementwise KL divergence of relaxed presences with log odds `logits` from relaxed presences with `prior_logits`.
 
-    For logistic distributions of scale 1 at distance d, the divergence is d coth(d / 2) - 2. It is about d^2 / 6 for
-    small d and |d| - 2 for large d.
+    For logistic distributions of scale 1 with means d apart, the divergence is d coth(d / 2) - 2. It is about d^2 / 6
+    for small d, and about |d| - 2 for large d.
     """
     d = (logits - prior_logits).abs()
     small = d < 1e-2
@@ -114,7 +114,7 @@ class RelaxedPresence(InFull):
 
     Args:
         temperature: positive, a number or a scalar tensor. At low temperatures, presences are close to 0 or 1.
-        noise: standard logistic noise for `rsample`, with the shape of `logits`. By default, each call draws noise.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`. By default, each call draws it.
     """
 
     def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
@@ -152,9 +152,9 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density. The gradient of p(y1, A1 | y0, A0) with respect to
-            parts has the same factor. Poses of absent parts affect no pixel. If only the gradient of p were scaled to
-            0, nothing would balance the gradient of the entropy, and the sds of these poses would grow without limit.
+        coupling: factor on the gradient of the poses' log density. The gradient of log p(y1, A1 | y0, A0) with respect
+            to parts has the same factor. If only this gradient were scaled to 0, nothing would balance the gradient of
+            the entropy for the poses of absent parts, which affect no pixel. Their sds would grow without limit.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
@@ -175,7 +175,7 @@ class PartPosterior(InFull):
 
 @dataclass(frozen=True)
 class BoundTrace:
-    """The evidence lower bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
+    """The evidence lower bound of each image of a batch, and its terms: tensors `[B]` in nats, unless noted."""
 
     log_pixels: Tensor
     log_parts: Tensor
@@ -186,7 +186,7 @@ class BoundTrace:
     object_logits: Tensor  # (B, O), log odds of q(t0)
     object_poses: Tensor  # (B, O, 6), sampled
     error: Tensor  # (B,), squared error summed over the pixels
-    children: Tensor  # (B, O), each object's expected number of children, by the exact posterior over parents
+    children: Tensor  # (B, O), each object's expected number of children under the exact posterior over parents
 
     @property
     def bound(self) -> Tensor:
@@ -196,9 +196,9 @@ class BoundTrace:
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
         """The bound, its terms and other metrics of each image, and three scalars. `c [P, O]` are sds of poses.
 
-        The scalar pose_sd is the mean of `c`. The other two tell whether few objects have all children of the batch.
-        most_children is the mean number of children per image of the object with the most children. objects_in_use is
-        the perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
+        The scalar pose_sd is the mean of `c`. The other two show whether a few objects have all children of the batch:
+        most_children is the mean number of children per image, of the object with the most. objects_in_use is the
+        perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

@@ -1,9 +1,9 @@
 """Capsule networks as a generative model: document 000 (Smith et al. 2020), section 2 and appendix B.
 
     t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects: presence, pose (equations 1, 2)
-    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        parts: parent i = s_j (3), summed out
-    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts: presence, pose (4 to 6)
-    x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
+    s_j ~ Cat(rho_ij t0_i); the dummy parent, i = 0, is always on   parts: parent i = s_j, summed out (equation 3)
+    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts: presence, pose (equations 4 to 6)
+    x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (equation 7)
 
 rho_ij is an affinity, M_ij the pose of part j in the frame of object i. Presences are relaxed at a temperature and kept
 as logits `y`. Poses are offsets from the identity (`layers.poses`). The guide (approximate posterior) encodes parts by
@@ -45,9 +45,9 @@ from pipeline.systems.generative.model.distributions import (
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam moves every parameter by about the step size, whatever the size of the gradient. Logits of templates must move by
-# several units, but weights of layers by hundredths. So template parameters are logits / gain. Without it, the encoder
-# adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without it.
+# Adam changes every parameter by about the step size, whatever its gradient is. Logits of templates must change by
+# several units, weights of layers by hundredths. So the template parameters are logits / gain. Without the gain, the
+# encoder adapts to templates that are still noise. On digits, 12 epochs with it reach the bound of 35 epochs without.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
@@ -58,7 +58,7 @@ Value = Tensor | float
 
 
 class GenerativeModel(Model):
-    """Templates and two layers of capsules, with an encoder as guide. Images have `image_size` pixels a side."""
+    """Templates and two layers of capsules, with an encoder as guide. Images have `image_size` pixels per side."""
 
     batch_statistics = frozenset({"most_children", "objects_in_use", "presence_information"})
 
@@ -181,8 +181,8 @@ class GenerativeModel(Model):
         self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
         """The generative process of `count` images as a Pyro model. It observes `images [count, 1, S, S]` if given, and
-        returns the rendered means `[count, S, S]`. The presences' `temperature` must equal the guide's. By default it
-        is the temperature for evaluation. `forward` explains `coupling`.
+        returns the rendered mean images `[count, S, S]`. The `temperature` of presences must equal the guide's. Its
+        default is the temperature for evaluation. `forward` explains `coupling`.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -208,12 +208,12 @@ class GenerativeModel(Model):
 
     def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         state = self.part_head(features)
-        # Parts start as present: an absent part gets no gradient from the pixels.
+        # With the offset 2, parts are present at the start. An absent part would get no gradient from the pixels.
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
         # The set transformer gets deviations from initial poses, because poses differ much more between parts than
-        # between images. The factor makes deviations about as large as presences.
+        # between images. The factor 10 makes the deviations about as large as the presences.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
@@ -334,14 +334,14 @@ class GenerativeModel(Model):
             epoch: scalar tensor, the number of passes over the data so far; may be fractional.
 
         Returns:
-            the loss, in nats per image (the mean negative bound, except during teaching), and metrics, scalar tensors
-            of the batch. Evaluation mode adds two, in nats. presence_information is the mutual information of t0 and
-            the images (at most the log of the batch size). presence_kl is the divergence of q(t0) from the prior.
+            the loss, in nats per image (the mean negative bound, except during teaching), and scalar metrics of the
+            batch. Evaluation mode adds two metrics, in nats: presence_information, the mutual information of t0 and the
+            images (at most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
         if not self.training:
-            # As in `evaluation.presences`, parts have no noise, because this noise would count as information.
+            # Parts have no noise, because it would count as information about the image (see `evaluation.presences`).
             P, O, p = self.params.parts, self.params.objects, self.params.object_presence
             logits = self.encode(images).object_logits
             metrics["presence_information"] = joint_information(logits, noise[:, P : P + O])
@@ -370,11 +370,11 @@ class GenerativeModel(Model):
 
     @torch.no_grad()
     def begin_epoch(self, images: Tensor) -> None:
-        """At `seeding_epoch`, start the objects from the poses of parts in `images [n, 1, S, S]`.
+        """At `seeding_epoch`, initialise the objects from the poses of parts in `images [n, 1, S, S]`.
 
-        Without `seeding`, an object's M_ij are from one image, as k-means starts from data points. With fewer images
+        Without `seeding`, each object's M_ij are from one image, as k-means starts from data points. With fewer images
         than objects, some objects share an image. With `seeding`, M_ij, gamma_ij and c_ij are from a mixture fitted to
-        all `images` (`arrangements`). With `inactive_pose: mean`, the mean poses of parts are set, too.
+        all `images` (see `arrangements`). With `inactive_pose: mean`, the mean poses of parts are set, too.
         """
         params, seeding = self.params, self.params.seeding
         y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(_BATCH)), strict=True))

@@ -1,19 +1,19 @@
 """One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
-Document 000, equations 3 to 6, with presences relaxed (section 2.2). Child j has a presence t_j = sigmoid(y_j) and a
-pose A_j. It chooses parent i with probability pi_ij (equation 3). Parent i gives the child's presence the log odds
-gamma_ij. A present child's pose has the sd c_ij around the vote (I + A_i) M_ij, where M_ij is the child's pose in the
-parent's frame. An absent child's pose has the sd lambda_off around centre_j:
+The layer follows equations 3 to 6 of document 000, with relaxed presences (section 2.2). Child j has a presence
+t_j = sigmoid(y_j) and a pose A_j. It chooses parent i with probability pi_ij (equation 3). Given parent i, the log odds
+of its presence are gamma_ij. The pose of a present child is normal around the vote (I + A_i) M_ij with sd c_ij, where
+M_ij is the child's pose in the parent's frame. An absent child's pose is normal around centre_j with sd lambda_off:
 
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
 The last two terms interpolate between the log pose densities of a present and of an absent child. For 0 < t_j < 1, the
-interpolated density has the integral Z_ij(t_j) <= 1 over A_j (Hölder's inequality). So the ELBO is below that of the
-normalised model. `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
+integral Z_ij(t_j) of the interpolated density over A_j is at most 1 (Hölder's inequality). So the ELBO is lower than
+that of the normalised model. `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form (`slots: own`), child j has its own parameters: pi_ij, M_ij, gamma_ij, c_ij and centre_j, together called
-place j. According to the document, models fail on rotated images because a part cannot take another part's place
+In this form (`slots: own`), child j has its own parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j. Together they are
+called place j. According to the document, models fail on rotated images because a part cannot take another part's place
 (section 5.4). With `slots: any`, each of the m children first takes one of the m places k, with equal probabilities and
 independently of the other children:
 
@@ -42,7 +42,7 @@ from pipeline.systems.generative.model.distributions import (
 
 
 def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
-    """`log pi_ij`, the log probability that child j chooses parent i (equation 3). Parent 0 is the always-on dummy.
+    """`log pi_ij`, the log probability that child j chooses parent i (equation 3). Parent 0 is the dummy (always on).
 
     Args:
         y: presence logits of n parents, `[..., n]`.
@@ -81,7 +81,7 @@ class ChildrenGivenParents(InFull):
         c: sd of a present child's pose around its vote, `[m, 1 + n]`.
         inactive_pose: centre of an absent child's pose, `[m, 6]`.
         inactive_sd: sd of an absent child's pose, lambda_off.
-        temperature: of the relaxed presences.
+        temperature: temperature of the relaxed presences.
         coupling: factor on the gradient with respect to the children's states; see `GenerativeModel.forward`.
         slots: with "own", child j is in place j. With "any", each child is in one of the m places, and the density sums
             over these places. `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` are then those of the m places.
@@ -111,7 +111,7 @@ class ChildrenGivenParents(InFull):
         pose density is divided by its integral Z_ij(t_j). `sample` draws from the normalised distribution.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
-        if self.slots == "any":  # for every child in every place
+        if self.slots == "any":  # broadcast, so that every child is evaluated in every place
             value, votes = value.unsqueeze(-2), votes.unsqueeze(-4)
             log_pi = log_pi.unsqueeze(-3) - math.log(log_pi.shape[-2])
         y, A = value[..., 0], value[..., 1:]
@@ -163,5 +163,5 @@ class ChildrenGivenParents(InFull):
 
 
 def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:
-    """Log density of an isotropic Gaussian pose, given the squared distance to its mean, in nats."""
+    """Log density, in nats, of an isotropic Gaussian pose, given the pose's squared distance from the mean."""
     return -0.5 * squared_distance / sd**2 - POSE_SIZE * (sd.log() + 0.5 * math.log(2 * math.pi))

@@ -1,5 +1,5 @@
-"""Accuracies of probes in document 000 (Table 1 and Figure 4), and two more claims about the run compared with Table 1.
-The models of Figure 4 are trained and tested on images rotated within the same angle.
+"""Accuracies of probes in document 000 (Table 1, Figure 4), and two more claims on the run compared with Table 1.
+The models of Figure 4 are trained and tested on images with the same range of random rotations.
 """
 
 import math
@@ -35,7 +35,7 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""Least angle, in degrees, of a range of rotation that counts as wide in the comparison with the VAE."""
+"""In the comparison with the VAE, a range of rotation counts as wide if its angle (degrees) is at least this."""
 LOOKS = {
     "t0": ("$t^0$", BLUE, "o"),
     "t0_A0": ("$t^0$ and $A^0$", VERMILLION, "s"),
@@ -69,7 +69,7 @@ def _probe(results: Results, features: str, test: str) -> Finding:
     answered = answer(results, numbers, run, accuracy.scaled(100), document, tested=dataset.test)
     said, notes = answered.remarks, answered.notes
     if affine and official is None and dataset.source == "mnist":
-        # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
+        # The test images are not affNIST's files. Our own warps are drawn from affNIST's published ranges.
         said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
     if features == "t0":
         notes += presences.notes(numbers, run)
@@ -91,9 +91,9 @@ def parameters(results: Results) -> Finding:
 
 
 def children_classify(results: Results) -> Finding:
-    """Appendix D: accuracy (percent) of the probe on the objects' expected numbers of children, on clean images.
+    """Appendix D: accuracy (percent), on clean images, of the probe on the objects' expected numbers of children.
 
-    The claim holds if the probe on t0 is above chance, and the probe on children is at least half as far above it.
+    The claim holds if the probe on t0 is above chance, and the probe on children at least half as far above chance.
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
@@ -122,9 +122,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE's probe on wide ranges of rotation (`WIDE`; the widest range if none is
-    wide). Leads are those of the capsules' probe on t0 and, if SCAE was swept, of SCAE's probe on its posterior. The
-    claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE's probe on ranges of rotation that are wide (see `WIDE`). If no range is
+    wide, the widest is used. Leads are those of the capsules' probe on t0 and, if SCAE has a sweep, of SCAE's probe on
+    its posterior. The claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -179,17 +179,17 @@ def accuracies(numbers: Numbers, features: str, protocol: str) -> dict[str, Meas
 
 
 def in_order(tests: Iterable[str]) -> list[str]:
-    """Test sets without repetitions: rotations by angle, then other test sets by name."""
+    """Sort test sets and remove repetitions. Rotations come first, by angle, then other test sets by name."""
     return sorted(set(tests), key=lambda test: (float(test[8:]) if test.startswith("rotated_") else math.inf, test))
 
 
 Accuracies = Mapping[str, Mapping[str, Measured]]
-"""Percent by features, then by test set ("rotated_<degrees>", "affine" or "affnist")."""
+"""Accuracies (percent) by features, then by test set ("rotated_<degrees>", "affine" or "affnist")."""
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield figures of accuracy against the rotation of test images, with the paper's accuracy, for groups of evaluated
-    runs. Then yield figures of accuracy against the rotation of training and test images, for groups of swept runs.
+    """Yield figures of accuracy against rotation. For each group of evaluated runs, test images are rotated, and the
+    paper's accuracies are shown, too. For each group of swept runs, both training and test images are rotated.
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
@@ -265,7 +265,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
     """
     kinds = list(next(iter(plots.values())))
     shown = in_order(test for by_features in (*plots.values(), paper) for each in by_features.values() for test in each)
-    # Tests other than rotations have a gap before them, so that lines do not join them to rotations.
+    # A gap precedes each test set that is not a rotation, so that no line joins it to the rotations.
     tests = [each for test in shown for each in ([test] if test.startswith("rotated_") else ["", test])]
     figure, axes = panels(len(plots), 2.75, width=WIDTH * (1 + len(plots)) / 3, sharey=True)
     for each, (title, ours) in zip(axes, plots.items(), strict=True):
@@ -290,7 +290,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Tables like Table 1, one per group of runs. Each row has a run, features and source (the paper or a protocol)."""
+    """Tables like Table 1, one per group of runs. A row has a run, features and a source (the paper or a protocol)."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "

@@ -1,7 +1,7 @@
 """Claims and figures about learned parts and objects, and their failures (document 000, section 5.4, Figures 5 to 7).
 
 The claims about Figures 5 and 6 are tested on the run that is compared with Table 1. The claim about Figure 7 is tested
-on the sweep: models that are trained and tested on images rotated within the same angle.
+on the sweep, whose models are trained and tested on images with the same range of random rotations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,8 +35,9 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 def parts_do_not_turn(results: Results) -> Finding | None:
     """Figure 5: the share (percent) of the largest rotation that the poses of parts do not follow.
 
-    Part poses in rotated images are compared with the rotated part poses in upright images. The claim holds if their
-    deviation grows with the angle, and at the largest exceeds `pose_sd_floor`, the smallest sd of poses around votes.
+    The poses of parts in rotated images are compared with the rotated poses of parts in upright images. The claim holds
+    if the deviation between the two grows with the angle and, at the largest angle, exceeds `pose_sd_floor`, the least
+    sd of a pose around its vote.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -53,9 +54,9 @@ def parts_do_not_turn(results: Results) -> Finding | None:
 def templates_are_copies(results: Results) -> Finding:
     """Figure 6: percent of the pairs of templates that are affine copies of each other.
 
-    The claim holds if at least half of the templates have a copy, and if the share of pairs that are copies exceeds the
-    share for strokes of digits by more than one sd over sets of strokes. Strokes are the control, because they are also
-    similar up to affine maps. They are faded at their edges as templates are.
+    The control is strokes of digits, because these are also similar up to affine maps. Their edges are faded like those
+    of templates. The claim holds if at least half of the templates have a copy, and if the share of pairs that are
+    copies exceeds the share among strokes by more than one sd over sets of strokes.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -69,12 +70,12 @@ def templates_are_copies(results: Results) -> Finding:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: the fall in consistency of part use from the narrowest to the widest range of training and test images.
+    """Figure 7: the fall in consistency of part use from the narrowest to the widest range in training and test.
 
-    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. So
-    there is a control: the run's own models, trained on a narrower range, are tested on the widest range. The claim
-    holds if consistency after training on the widest range is below that after training on the narrowest range, and
-    below the control's, each time by more than the larger of the two sds.
+    If parts stay in place while images rotate, consistency falls as the range of test rotations grows, whatever the
+    training images were. So there is a control: models from the run's normal training, which has a narrower range, are
+    tested on the widest range. The claim holds if consistency after training on the widest range is below consistency
+    after training on the narrowest range, and below the control's, each time by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -87,7 +88,7 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
         consistency[narrow].minus(after),
         [*(record for each in used for record in each.records), *with_training(results, evaluation, sweep.run)],
         holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
-        remarks=swept_shortcomings(used),  # the paper shows a few images
+        remarks=swept_shortcomings(used),  # without `seeds`: the paper shows only a few images
         notes=[
             f"consistency on test images rotated within ±{wide:g}°: {after.mean:.2f} if trained on this range, "
             f"{control.mean:.2f} for {sweep.run}, trained on a narrower range",
@@ -104,7 +105,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Figures of a rotating digit; templates, objects and samples of capsule runs; part use over ranges of rotation."""
+    """Yield figures of a rotating digit, of templates, objects and samples of runs, and of part use in sweeps."""
     for study, numbers in results.executed("turn"):
         if arrays := results.examples("turn", study, _TURNED):
             yield _turned(study, numbers, arrays)

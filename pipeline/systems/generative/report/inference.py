@@ -23,8 +23,8 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probe accuracies on clean images in Table 1, in points. That of t0_A0 is printed as .00, so it is below .005,
-which is half a point."""
+"""Sds of probe accuracies on clean images in Table 1, in points. That of t0_A0 is printed as .00, which means below
+.005, or half a point."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -37,7 +37,7 @@ _CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
-    """The settings and numbers of a study, and its chosen engine's measurements by angle, then by name."""
+    """The settings and numbers of a study, and the measurements of its chosen engine by angle, then by name."""
     name, numbers = results.answering("optimise", item)
     study = numbers.settings.optimise[name]
     chosen = numbers.part("engine", study.chosen)
@@ -71,10 +71,10 @@ def optimisation_repairs(results: Results) -> Finding:
 
 
 def optimisation_gain(results: Results) -> Finding:
-    """Points of accuracy that the t0 probe gains by test-time optimisation, in the narrowest measured rotation range.
+    """Accuracy (points) that the probe on t0 gains from optimisation, for the narrowest measured range of rotation.
 
     As in Table 1, the probe is refit: once to the encoder's posteriors, once to the optimised posteriors. The standard
-    error combines the noise of the gain over seeds and over images. All seeds see the same images, so more seeds do not
+    error of the gain combines the noise over seeds and over images. All seeds use the same images, so more seeds do not
     reduce the noise over images.
     """
     evidence = results.evidence.generative
@@ -110,7 +110,7 @@ def _range(angle: float) -> str:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies in percent: encoder, without restarts, optimised, perturbed. Some may be missing."""
+    """A probe's accuracies (percent) on the kinds of posterior, as text. Kinds that were not measured are left out."""
     names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "perturbed"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
@@ -123,13 +123,13 @@ def _posterior(results: Results) -> tuple[Numbers, Recorded]:
 
 
 def full_posterior_bound(results: Results) -> Finding:
-    """Section 2.3: how much higher (nats) the bound of the guide `refined` is than that of `scratch`. Training of
-    `refined` starts from delta poses. `scratch` has Gaussian poses from the first step (`experiments.posteriors`).
+    """Section 2.3: the lead (nats) of the bound of the guide `refined` over the bound of the guide `scratch`.
 
-    Our number uses the normalised density of poses, because only normalised bounds of different models are comparable.
-    The document's density is not normalised. The claim holds if the difference exceeds two standard errors with both
-    densities. If it does not hold, it is undecided unless a difference is below zero by more than two standard errors.
-    With one seed, the noise is unknown. Then any positive difference is enough, and a remark says so.
+    The training of `refined` starts from an encoder with delta poses. `scratch` has Gaussian poses from the first step
+    (see `experiments.posteriors`). The document's density of poses is not normalised. Our number is from the normalised
+    density, because only normalised bounds of different models are comparable. The claim holds if the lead exceeds two
+    standard errors with both densities. If it does not hold, it is undecided, unless a lead is below zero by more than
+    two standard errors. With one seed, the noise is unknown. Then any positive lead is enough, and a remark says so.
     """
     numbers, study = _posterior(results)
     bounds = ("elbo_normalised", "elbo")
@@ -153,7 +153,7 @@ def full_posterior_probes(results: Results) -> Finding:
 
     Probes on clean images use t0, or t0 and A0. A change is compared with the paper's sd over seeds (`PROBE_SDS`). The
     claim holds if neither change exceeds two sds. It fails if a change exceeds two sds by more than two standard errors
-    of the change. In between, it is undecided. Our number is the change, in points, that is larger in these sds.
+    of the change. In between, it is undecided. Our number (points) is the change that is the larger multiple of its sd.
     """
     numbers, study = _posterior(results)
     moves, notes = [], []
@@ -208,8 +208,8 @@ def draw(results: Results) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound against gradient evaluations, for the narrowest and the widest range of rotation, with a colour and
-    marker per engine. Points are means over replicas. After its last round, a replica keeps its last values. The table
-    has a row for each measured round of a replica, engine and angle (degrees), with means over images.
+    marker per engine. Points are means over replicas. After a replica's last round, its last values are used. `table`
+    has one row for each measured round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
@@ -224,7 +224,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    # From a little below the lowest mean bound to a little above the highest bound.
+    # The axis goes from a little below the lowest mean bound to a little above the highest bound.
     low, high = table.groupby(["engine", "angle", "round"])["bound"].mean().min(), table["bound"].max()
     axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
@@ -232,12 +232,12 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Tables of the work and gains of test-time optimisation, and of the bounds of the full posterior."""
+    """Tables of the cost and gains of test-time optimisation, and of the guides with a full posterior."""
     return [*optimisation(results), *posterior(results)]
 
 
 def optimisation(results: Results) -> list[Table]:
-    """A list with one table, a row for each engine and range of rotation of a study. Empty without studies."""
+    """A list with one table: a row for each study, engine and range of rotation. Without studies, the list is empty."""
     heads = {"evaluations": ("evaluations", 0), "seconds": ("seconds", 1)}
     measures = {
         "bound": "bound (nats)",
@@ -266,7 +266,7 @@ def optimisation(results: Results) -> list[Table]:
 
 
 def posterior(results: Results) -> list[Table]:
-    """A list with one table, a row for each guide (posterior) of a study. Empty without studies."""
+    """A list with one table: a row for each study and guide (posterior). Without studies, the list is empty."""
     heads = {
         "elbo": ("ELBO", 1),
         "iwae": ("IWAE bound", 1),

@@ -1,7 +1,8 @@
-"""Notes and a table on whether presences carry information on the image. The table also has runs with changed settings.
+"""Notes and a table on whether presences carry information about the image.
 
-A probe on log odds does not measure this information, because standardising log odds enlarges small differences. Nor
-does a probe on relaxed samples: a sample's distance from 0 and 1 shows log odds. Binary samples show only presence.
+The table also has runs with changed settings. A probe on log odds does not measure this information, because
+standardising log odds enlarges small differences. A probe on relaxed samples does not measure it either, because a
+sample's distance from 0 and 1 reveals the log odds. Binary samples show only whether an object is present.
 """
 
 import math
@@ -13,11 +14,11 @@ from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.shared import classes_of
 
 SILENT_NATS = 0.1
-"""Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
+"""Presences with less information than this are called silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points. A probe that is at most this far above chance does not tell the class (see `silence`)."""
+"""A probe does not tell the class if its accuracy is at most this many points above chance (see `silence`)."""
 READABLE = 30.0
-"""Points. A probe that is at least this far above chance can tell the class."""
+"""A probe tells the class if its accuracy is at least this many points above chance."""
 
 _HEADS = {
     "t0_binary": ("probe: 0 or 1 (%)", 1),
@@ -41,8 +42,8 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """The reason to call presences silent, in words: their information is below `SILENT_NATS`, or probes tell the class
-    (of `classes` classes) from log odds but not from binary samples. None if neither is known to hold.
+    """The reason, in words, to call presences silent, or None. They are silent if their information is below
+    `SILENT_NATS`, or if probes tell the class (one of `classes`) from log odds but not from binary samples.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -57,7 +58,7 @@ def silence(found: Found, classes: int) -> str | None:
 
 def notes(numbers: Numbers, run: str) -> list[str]:
     """Notes on an evaluated run: a warning if its presences are silent, then the accuracies of probes on samples and
-    the information. Empty if one of these measurements is missing.
+    the information of presences. The list is empty if one of these measurements is missing.
     """
     found = measured(numbers)
     binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
@@ -71,7 +72,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table. Its rows are runs, conditions of studies and values of settings. Empty without results."""
+    """A list with one table of runs, conditions of ablations and values of a setting. Empty if there are no results."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:

@@ -1,4 +1,4 @@
-"""Functions shared by the reports on document 000: they read results, and remark on differences from the paper."""
+"""Functions shared by the reports on document 000. They read results, and describe differences from the paper."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""Systems that document 000 probes. Each value is the name in `documents.yaml` of the paper's network for its sweep."""
+"""By system that document 000 probes: the name in `documents.yaml` of the settings of the paper's sweep."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
-    """Results of evaluated runs of the systems that document 000 probes, by the run's name."""
+    """Results of all evaluated runs of the systems that document 000 probes, by name of the run."""
     return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in _SWEPT}
 
 
 def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
-    """The capsules' run compared with Table 1, and its evaluation. Raises `NotMeasuredError` if there is none."""
+    """Name and evaluation of the run that is compared with Table 1. Raises `NotMeasuredError` if it is missing."""
     return results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A run trained and tested on several ranges of rotation. `items`: results by angle (degrees), in rising order."""
+    """A run trained and tested on several ranges of rotation. `items` has the results by angle (degrees), ascending."""
 
     run: str
     items: dict[float, Numbers]
@@ -44,7 +44,7 @@ class Sweep:
 
 
 def sweeps(results: Results) -> dict[str, Sweep]:
-    """The sweep of each swept run, by the run's name."""
+    """The sweeps of all runs that have one, by name of the run."""
     items: dict[str, dict[float, Numbers]] = {}
     for _, numbers in results.executed("sweep"):
         item = numbers.settings.item
@@ -54,7 +54,7 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
     """The sweep of the run in a role ("capsules", "scae" or "vae"), and its measurements under `keys` by angle. Raises
-    `NotMeasuredError` if the sweep is missing, or has no measurement at an angle of another run's sweep.
+    `NotMeasuredError` if the sweep is missing, or lacks an angle at which another run was measured.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -66,14 +66,14 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last value exceeds the first, and no value is below the one before by more than their larger sd."""
+    """Whether the last value exceeds the first, and no value is below the one before by more than the larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
-    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE of `compared`
-    (runs by role). Every other run is a group of its own.
+    """Divide the runs `names` into groups to show together. The first group has the runs with the roles capsules, SCAE
+    and VAE in `compared` (runs by role). Every other run is a group of its own.
     """
     together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
@@ -97,7 +97,7 @@ def answer(
     **more: Any,
 ) -> Finding:
     """The finding about a claim that rests on one run. `document` (a name in `documents.yaml`) and `tested` (the number
-    of test images) are passed to `results.documents.remarks`. If `tested` is None, the numbers of test images and of
+    of test images) are passed to the function `remarks`. If `tested` is None, the numbers of test images and of
     seeds are not compared with the paper's. `more` are further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
@@ -107,7 +107,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings. Seeding settings are left out if training ends before `seeding_epoch`."""
+    """A run's settings, without the `seeding` of objects from parts if training ends before `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})

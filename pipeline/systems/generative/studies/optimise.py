@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise the posteriors of test images with a run's trained models. Log their mean bound at measured rounds."""
+    """Optimise the posteriors of test images under replicas of a run. Log the mean bound at several rounds."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

@@ -13,7 +13,7 @@ from pipeline.systems.generative.settings import GenerativeRun
 
 
 class PresenceAblationParams(Section):
-    """An ablation of settings of a run's model. It compares the information that presences carry."""
+    """An ablation study: the information that presences carry is compared between settings of a run's model."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
@@ -39,7 +39,7 @@ def measure(context: Context) -> Outcome:
 
     settings: PresenceAblationParams = context.settings
     run, seed = context.params.runs[settings.run], context.params.evaluate.seed
-    assert isinstance(run, GenerativeRun)  # params.yaml was checked
+    assert isinstance(run, GenerativeRun)  # `check` has verified this
     images = context.dataset(run.dataset).part("test")[0]
     models = {condition: (condition, run.model.with_changes(of)) for condition, of in settings.conditions.items()}
     return conditions.measure(

@@ -16,7 +16,7 @@ from pipeline.systems.generative.settings import GenerativeRun
 
 
 class SensitivityHyperparameters(Section):
-    """Values to try for each hyperparameter, besides the run's value; see `GenerativeModelParams.varied`."""
+    """Values to try for each hyperparameter, besides the run's own. `GenerativeModelParams.varied` sets them."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         description="minimum sd c_ij of a part's pose; pose_sd_start and inactive_pose_sd scale with it"
@@ -36,7 +36,7 @@ class SensitivityParams(Section):
 
 SETTINGS = SensitivityParams
 ONE_SECTION = True
-"""Each hyperparameter is one item of the stage. All items share the other settings of the section."""
+"""The section of `params.yaml` is one study. Its items are the hyperparameters, which share the other settings."""
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
@@ -50,15 +50,15 @@ def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the study's run at each value of a hyperparameter and at the run's own. Measure probes and pixel errors."""
+    """Train the study's run with its own and other values of a hyperparameter. Measure probes and pixel errors."""
     from pipeline.systems.generative.experiments import conditions
 
     settings: SensitivityParams = context.settings
     run, name = context.params.runs[settings.run], context.item
-    assert isinstance(run, GenerativeRun)  # params.yaml was checked
+    assert isinstance(run, GenerativeRun)  # `check` has verified this
     own = getattr(run.model, name)
-    # The model with the run's own value is the same for all hyperparameters. If the item of another hyperparameter
-    # trained this model before, its checkpoint is loaded, and the epochs of that training are logged again.
+    # The model with the run's own value is the same for all hyperparameters. If the item of another hyperparameter has
+    # already trained it, the checkpoint of that training is loaded, and the epochs of that training are logged again.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(

@@ -1,4 +1,4 @@
-"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, and its parts with outlines.
+"""Rotates a digit through 360 degrees, to show its reconstruction from the encoder's output and outlines of its parts.
 
 The page has a slider for the angle. The numbers summarise pixel errors at all angles (document 000, Figures 3 and 5).
 """
@@ -9,12 +9,12 @@ from pipeline.context import Context
 from pipeline.results.outcome import Outcome
 
 DIGIT = 2
-"""The class of the digit. A 2 shows which way is up."""
+"""The class of the digit. The orientation of a 2 is easy to see."""
 
 
 def measure(context: Context) -> Outcome:
-    """Rotate the first test digit of class `DIGIT`, and encode it with all replicas of the run that an entry of
-    `optimise` names. The arrays are from the first replica.
+    """Rotate the first test digit of class `DIGIT`, and encode it with all replicas of a run. The item is an entry of
+    `optimise`, and the run is the one that this entry names. The arrays are from the first replica.
     """
     import pandas as pd
 

@@ -24,14 +24,14 @@ VOTED = 500
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors and `concentration` of all replicas, and `histograms` of up to three images for the first replica."""
+    """Measure test errors and `concentration` of all replicas, and `histograms` of up to three images for the first."""
     outcome = errors.evaluate(inputs)
     models, (images, labels) = of_kind(MatrixCapsules, inputs.models), inputs.dataset.part("test")
     images, labels = images[:VOTED], labels[:VOTED]
     pixels = errors.seen(images, inputs.run.augmentation.seen_size(images.shape[-1]))
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
-    # The first two correctly classified images of different classes, and the first misclassified one
+    # The first two correctly classified images of different classes, and the first misclassified image
     scores = errors.scores(models[0], pixels).cpu().numpy()
     correct = scores.argmax(-1) == labels
     recognised = np.flatnonzero(correct)
@@ -45,8 +45,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The distance of each vote from the pose of its class capsule, and the weight of each vote. Both arrays are
-    `[iterations, N, n, votes]` for n classes. A vote's weight is its assignment times its child's activation.
+    """The distance of each vote from the pose of its class capsule, and the weight of each vote, for N images and n
+    classes: two arrays `[iterations, N, n, votes]`. A vote's weight is its assignment times its child's activation.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -67,9 +67,9 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], weights: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The right class's share of the weight of votes, from the results of `distances`. Columns: of, iteration, share.
-    `of` is "all" (all votes) or "near" (only votes within a radius around the pose of their class capsule). The radius
-    is chosen so that votes within it have a tenth of all weight in the first iteration.
+    """The share of the votes' weight that the right class gets, from the results of `distances`. The table has the
+    columns of, iteration and share. `of` is "all" (all votes) or "near" (only votes within a radius around the pose of
+    their class capsule). The radius is such that votes within it have a tenth of all weight in the first iteration.
     """
     right = np.eye(weights.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
@@ -85,8 +85,8 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], weights: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Weighted histograms of votes' distances in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
-    most = float(np.quantile(distance[:, chosen], 0.99))  # farther votes are in no bin
+    """Weighted histograms of vote distances in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    most = float(np.quantile(distance[:, chosen], 0.99))  # votes farther away than this are in no bin
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))
     for row, t, n in np.ndindex(*counts.shape[:3]):

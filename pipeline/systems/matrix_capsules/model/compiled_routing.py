@@ -1,8 +1,8 @@
 """EM routing by a compiled kernel (`em_routing.cpp`), with the results and gradients of `em_routing.route`.
 
-The kernel is ten times as fast as `route`. `procedure_1` is the form for readers. Shapes are as in `em_routing`, but
-transformations are `[places, c, I, D, I]`. I is the side of a matrix pose, or the length of a vector pose. `places` is
-k, the number of positions in a receptive field, or 1 if all these positions share transformations.
+Training steps with the kernel are 14 times as fast as with `route`. `procedure_1` is easier to read. Shapes are as in
+`em_routing`, but transformations are `[places, c, I, D, I]`. I is the side of a matrix pose, or the length of a vector
+pose. `places` is k, the number of positions in a receptive field, or 1 if all these positions share transformations.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ def route(
     routing: Routing,
     form: kernels.Kernel | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `em_routing.route`, for transformations `[places, c, I, D, I]`. The arguments must be `supported`.
+    """Same as `em_routing.route`, but with transformations `[places, c, I, D, I]`. The arguments must be `supported`.
 
     Args:
         form: the compiled kernel. By default, the one for this processor's instruction set.
@@ -103,7 +103,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
-    """The kernel's `struct Layer`. The names and the order of `tensors` are those of the struct's pointers."""
+    """Make the kernel's `struct Layer`. `tensors` has the struct's pointers by name, in the order of the struct."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape

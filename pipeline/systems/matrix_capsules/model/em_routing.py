@@ -2,37 +2,37 @@
 
 Shapes: B images. Children (capsules below) are at X positions, with c types at each and poses of P numbers. Parents are
 at p positions, with D types at each. A parent sees N = k c children, which are at the k positions of its receptive
-field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments `[B, p, D, N]` are the
-parents' shares of their children. A child's shares sum to 1 over all parents that see it. With `competition: position`,
-they sum to 1 over the D parents at each position. With `first_shares: position`, they do so in iteration 1 only. On a
-CPU with a compiler, `compiled_routing` gives the results of `route` faster. `procedure_1` is the procedure as printed.
-Tests compare the three.
+field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments `[B, p, D, N]` are shares:
+how much of each child each parent gets. A child's shares sum to 1 over all parents that see it. With
+`competition: position`, they sum to 1 over the D parents at each position. With `first_shares: position`, this is so in
+iteration 1 only. On a CPU with a compiler, `compiled_routing` computes the results of `route` faster. `procedure_1` is
+the procedure as printed. Tests compare all three.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
-time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
-one pass. On a CPU the backward pass computes votes again, so that they are not stored. In training on a GPU, `route`
-works on all images at once, with sums instead of matrix products: from these sums, `torch.compile` makes one kernel for
-each pass over the votes, and one for the votes' gradient.
+time, whose votes fit in the cache. Moments and log densities are computed by matrix products, which read votes and
+their squares in one pass. On a CPU, the backward pass computes votes again, so that they need not be stored. In
+training on a GPU, `route` works on all images at once, with sums instead of matrix products: from these sums,
+`torch.compile` makes one kernel for each pass over the votes, and one for the votes' gradient.
 
-If votes agree and are far from 0, a variance from moments is a small difference of large numbers. Rounding in single
-precision would spoil it. So the unweighted mean of the votes for each parent is subtracted from the votes first, and
-added to the parent's pose at the end. Except for rounding, results are the same.
+If votes agree and are far from 0, a variance from moments is a small difference of large numbers. In single precision,
+its rounding error would be large. So the unweighted mean of the votes for each parent is subtracted from the votes
+first, and added to the parent's pose at the end. Except for rounding, this does not change the results.
 
-With `activation: mdl`, M-steps follow the procedure as printed, but with a floor of variances and, if set, damping. The
-authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of ours. Its
-unit of beta_u is (1 + ln 2 pi) / 2 nats here. Its unit of beta_a is -2,500 nats. An M-step uses only the moments of
-votes. It gives each parent three coefficients: a constant, and vectors "linear" and "quadratic" `[P]`. For a vote V,
-the E-step computes from them
+With `activation: mdl`, M-steps follow the procedure as printed, but add a floor to variances and can have damping. The
+authors' code has no factor 1/2 before log variances. So their costs are twice ours, and their lambda is half of ours. A
+beta_u of 1 in their code is (1 + ln 2 pi) / 2 nats here, and a beta_a of 1 is -2,500 nats. An M-step uses only the
+moments of votes. It gives each parent three coefficients: a constant, and the vectors "linear" and "quadratic" `[P]`.
+For a vote V, the E-step computes from them
 
     log(density of V * activation of the parent) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. As in Ribeiro's code, only the diagonals of the
 precisions' posteriors are used, and activations depend on the mixing proportion times the entropy of a vote. Ribeiro's
-code adds beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that
-beta_u has an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's
-code divides a child among the capsules of each position separately (here `competition: position`). It also leaves
-mixing proportions out of the numerator of assignments. Here the numerator always has them, as in the paper.
+code adds beta_u to this product, without effect, because batch norm removes constants. Here P beta_u is added to the
+entropy, so that beta_u has an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest
+version of Ribeiro's code divides a child among the capsules of each position separately (here `competition: position`).
+It also leaves mixing proportions out of the numerator of assignments. Here the numerator has them, as in the paper.
 """
 
 import math
@@ -78,7 +78,7 @@ class Routing:
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
 
     def inverse_temperature(self, index: int) -> float:
-        """Lambda of iteration `index`, counted from 0."""
+        """The inverse temperature lambda in iteration `index`. The first iteration has index 0."""
         params = self.params
         limit = params.inverse_temperature * (params.class_inverse_temperature if self.last else 1.0)
         return limit * (1 - params.inverse_temperature_rate ** (index + 1))
@@ -101,7 +101,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Parents:
-    """Capsules after an M-step.
+    """The parent capsules after an M-step.
 
     Attributes:
         poses: `[B, p, D, P]`.
@@ -120,9 +120,9 @@ class Step(NamedTuple):
     """One iteration of routing.
 
     Attributes:
-        assignments: the parents' shares of their children, `[B, p, D, N]`, the input of the M-step.
+        assignments: the share of each child that each parent gets, `[B, p, D, N]`. It is the input of the M-step.
         moments: moments of the differences between votes and their unweighted mean.
-        parents: the result of the M-step. The coefficients are for these differences. The poses include the mean.
+        parents: the result of the M-step. Its coefficients apply to these differences. Its poses include the mean.
     """
 
     assignments: Tensor
@@ -133,7 +133,7 @@ class Step(NamedTuple):
 def route(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents after the last iteration, as in `Parents`.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents after the last iteration (see `Parents`).
 
     Args:
         poses: poses of the children, `[B, X, c, P]`.
@@ -205,7 +205,7 @@ def history(
 ) -> list[Step]:
     """The steps of all iterations of `route`. All votes are kept in memory, so the images must be few."""
     votes, middle = _votes(poses, transformations, routing)
-    # Votes and their squares, (B, p, D, N, 2 P)
+    # Votes and their squares, (B, p, D, N, 2 P), for matrix products; None for sums
     both = None if torch.compiler.is_compiling() else torch.cat([votes, votes.square()], -1)
     active = routing.fields.gather(activations).flatten(2).unsqueeze(2)  # (B, p, 1, N)
     B, p, D, N, _ = votes.shape
@@ -240,7 +240,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` has votes and squares, or is None."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` is as in `history`, or None."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -281,13 +281,13 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """Parents after an M-step of the kind `params.activation`. With `mixing`, activations are shares of the total mass.
+    """Parents after the M-step of `params.activation`. With `mixing`, activations are shares of the layer's total mass.
 
     Args:
         before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.
         beta_a, beta_u: `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
-        origin: the zero pose in coordinates relative to the votes' unweighted mean, `[B, p, D, P]`.
+        origin: the pose 0 minus the votes' unweighted mean, `[B, p, D, P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)

@@ -11,8 +11,8 @@ Ribeiro et al. (2020) use variational Bayes in place of EM in the same network. 
 and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
-after each epoch, with the weights that are evaluated (the current weights or their average). Running averages of mean
-and variance would belong to earlier weights. The measured mean and variance are parameters without a gradient: training
+after each epoch, with the weights that are evaluated (the current weights or their average). Running averages over the
+batches would come from earlier weights. The measured mean and variance are parameters without a gradient: training
 steps do not change them, and they are saved and loaded with the other parameters.
 
 Shapes besides those of `em_routing`: images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions.
@@ -61,7 +61,7 @@ class BatchNorm(nn.Module):
         self.measured: list[Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` normalised, of unchanged shape.
+        """Normalise `x`. The shape does not change.
 
         Raises:
             ValueError: in training, a type has only one value.
@@ -76,7 +76,7 @@ class BatchNorm(nn.Module):
 
 @torch.no_grad()
 def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
-    """Set mean and variance of all batch norms in `model` to averages over `batches`. `run` applies the model."""
+    """Set mean and variance of all batch norms in `model` to averages over `batches`. `run` applies it to a batch."""
     norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
     model.train()
     for norm in norms:
@@ -92,7 +92,7 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
 
 
 class PrimaryCapsules(nn.Module):
-    """Capsules whose poses and logits of activations are linear functions of the feature maps at their position.
+    """Capsules whose poses and activation logits are linear functions of the feature maps at their position.
 
     With batch norm, the linear functions have no biases. Poses and logits are then normalised for each type.
     """
@@ -112,7 +112,7 @@ class PrimaryCapsules(nn.Module):
         self.norm_activations = BatchNorm(types, 2, learnt=True) if norm else nn.Identity()
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """From feature maps `[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
+        """Map features `[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
         flat = features.permute(0, 2, 3, 1).flatten(1, 2)
         poses = self.norm_poses(self.poses(flat).unflatten(-1, self.pose_shape))
         return poses, self.norm_activations(self.activations(flat)).sigmoid()
@@ -146,7 +146,7 @@ class RoutedCapsules(nn.Module):
         self.fields, self.params, self.last, self.iterations = fields, params, last, params.iterations
         places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
-        # A transformation multiplies each row of a matrix pose, or all numbers of a vector pose.
+        # A transformation multiplies each row of a matrix pose, or a vector pose as a whole.
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
@@ -154,7 +154,7 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm subtracts constants such as beta_a
+        self.beta_a.requires_grad_(not params.batch_norm)  # beta_a would have no effect: batch norm removes it
         self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
         self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
@@ -167,7 +167,7 @@ class RoutedCapsules(nn.Module):
         return Routing(self.fields.to(self.beta_a.device), self.params, self.iterations, self.last, self.offsets)
 
     def full_transformations(self) -> Tensor:
-        """Transformations of whole poses at every place of the receptive field, `[k, c, P, D, P]`."""
+        """Transformations of whole poses at every position of the receptive field, `[k, c, P, D, P]`."""
         return of_whole_poses(self.transformations, self.fields.children.shape[1], self.params.pose_side**2)
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -180,15 +180,15 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """The layer's output activations, from `activations` of an M-step (logits if there is batch norm)."""
+        """The activations that the layer returns, given those after an M-step (logits if there is batch norm)."""
         normalised = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set beta_u and beta_a of each type from votes of `capsules`, the layer below. beta_u is chosen so that a vote
-        lowers a capsule's cost by `saving` nats on average. beta_a is the mean cost. Costs are those of
-        `activation: mdl`. Then a capsule of mean cost has activation 1/2. Activations grow with assigned mass, not
-        only with agreement, because agreement means little before training.
+        of weight 1 lowers a capsule's cost by `saving` nats on average. beta_a is the mean cost, so that a capsule with
+        this cost has activation 1/2. Costs are those of `activation: mdl`. With these betas, activations grow with the
+        assigned mass, and not only with the agreement of votes, which means little before training.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
@@ -213,8 +213,8 @@ class RoutedCapsules(nn.Module):
 
 
 def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
-    """Transformations `[k, c, P, D, P]` of whole poses (P = `size` numbers), from `[1 or k, c, I, D, I]` of one row (I
-    numbers). A vector pose is one row. Row r of a vote is row r of the pose times the given transformation.
+    """Transformations of whole poses (P = `size` numbers), `[k, c, P, D, P]`, from `[1 or k, c, I, D, I]` for one row
+    (I numbers). A vector pose has one row. Row r of a vote is row r of the pose times the transformation for a row.
     """
     rows = torch.eye(size // transformations.shape[-1]).to(transformations)
     whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
@@ -222,8 +222,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`. The first two elements of a matrix's last column, or of a vector, are the row and the
-    column of a child, counted from the middle of the receptive field and scaled by settings. Other elements are 0.
+    """Offsets of votes, `[k, P]`: a child's row and column, counted from the middle of the receptive field and scaled
+    by settings. They are the first two elements of a matrix's last column, or of a vector. Other elements are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -243,7 +243,7 @@ class MatrixCapsules(Classifier):
         image_size: side S of the square images, in pixels.
 
     Raises:
-        UserError: the kernels of a layer are larger than the layer below, or than the image.
+        UserError: a kernel is larger than the image or the layer below, over which it moves.
     """
 
     scores_are_activations = True
@@ -278,7 +278,7 @@ class MatrixCapsules(Classifier):
         return self.norm_first(self.first(standardise(images))).relu()
 
     def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Poses and activations of every layer, primary capsules first."""
+        """Poses and activations of every layer of capsules, beginning with the primary capsules."""
         found = [self.primary(self.maps(images))]
         for layer in self.routed:
             found.append(layer(found[-1]))
@@ -287,7 +287,7 @@ class MatrixCapsules(Classifier):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `Classifier.forward`. In training, routing uses `early_iterations` in the first `early_epochs` epochs."""
+        """See `Classifier.forward`. In training, routing uses `early_iterations` in the first `early_epochs` epochs."""
         early = self.training and self.params.early_epochs > 0 and float(epoch) < self.params.early_epochs
         self.route_for(self.params.early_iterations if early else self.params.iterations)
         return super().forward(images, noise, epoch, labels)
@@ -303,7 +303,7 @@ class MatrixCapsules(Classifier):
 
     @torch.no_grad()
     def begin_epoch(self, images: Tensor) -> None:
-        """Before the first epoch, balance the betas layer by layer."""
+        """Before the first epoch, set beta_a and beta_u of one layer after another by `balance`."""
         assert self.params.saving is not None, "otherwise beginning_images is 0"
         self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
         capsules = self.primary(self.maps(images))
@@ -326,7 +326,7 @@ class MatrixCapsules(Classifier):
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """The loss of each image, `[B]`: spread loss (with a margin that grows), margin loss or a cross-entropy."""
+        """The loss of each image, `[B]`: spread loss (the margin grows), margin loss, or one of two cross-entropies."""
         params = self.params
         match params.loss:
             case "spread":

@@ -1,6 +1,6 @@
-"""EM routing as printed in document 004, Procedure 1. It is for readers, and for tests of the fast form.
+"""EM routing as printed in document 004, Procedure 1, for readers and for tests of the fast version.
 
-The fast form, `em_routing.route`, gives the same numbers and gradients. On a CPU it stores no votes for the gradients.
+The fast version, `em_routing.route`, gives the same results and gradients. On a CPU, it stores no votes for gradients.
 Shapes: B images, p parent positions, D parent types, k child positions per parent, c child types, poses of P numbers.
 """
 
@@ -16,8 +16,8 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 def procedure_1(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Arguments are as for `em_routing.route`. The
-    settings must have activation "mdl", competition "all", first_shares "all", and damped_first false.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. The arguments are those of `em_routing.route`.
+    The settings must have activation "mdl", competition "all", first_shares "all", and damped_first false.
     """
     params, fields = routing.params, routing.fields
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)  # (B, p, D, k, c, P)

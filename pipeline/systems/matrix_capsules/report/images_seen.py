@@ -21,20 +21,20 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Their test images show other objects than their training images."""
 _BEST = 3
-"""Number of our runs with the lowest errors that are drawn. Two runs are drawn in any case: the evidence on the paper's
-best network, and the run with the authors' settings."""
+"""Number of our runs that are drawn because their errors are the lowest. Two runs are drawn whatever their errors: the
+evidence for the claim about the paper's best network, and the run with the authors' settings."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""Markers by number of routing iterations, None if not known. Our runs with other numbers have "P" (a plus)."""
+"""Markers by number of routing iterations (None: not known). Our runs with other numbers have "P", which is a plus."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (0, -9, "center"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
-"""Places of names that would otherwise cover a line: offset from the marker in points, and horizontal alignment."""
+"""Where to put names that would otherwise cover a line: offset from the marker in points, and horizontal alignment."""
 
 
 class Seen(NamedTuple):
-    """A run of ours, with its test errors.
+    """One of our runs, with its test errors.
 
     Attributes:
         images: millions of images seen in training, averaged over seeds.
@@ -50,9 +50,9 @@ class Seen(NamedTuple):
 
 
 def seen_by_runs(results: Results) -> list[Seen]:
-    """Every evaluated run of matrix capsules on smallNORB that has a result of training, the lowest error first.
+    """All evaluated runs of matrix capsules on smallNORB whose training has a result. The lowest error comes first.
 
-    Runs with a `holdout` are left out: their settings do not give the number of training images.
+    Runs with a `holdout` are left out, because their settings do not give the number of training images.
     """
     found = []
     for trial in runs(results, "matrix_capsules"):
@@ -70,8 +70,8 @@ def seen_by_runs(results: Results) -> list[Seen]:
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """The figure of three kinds of runs: those with the lowest errors, the evidence on the paper's best network, and
-    the run with the authors' settings.
+    """Yield the figure. It shows our runs with the lowest errors, the evidence for the claim about the paper's best
+    network, the run with the authors' settings, and published errors.
     """
     evidence, found = results.evidence.matrix_capsules, seen_by_runs(results)
     named = (evidence.table_1.get("iterations_3"), evidence.published)
@@ -97,7 +97,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
-    """Test error against images seen, on logarithmic axes. Our runs have colours, public curves are grey and named."""
+    """Draw test error against images seen, on log-log axes. Our runs have colours. Public curves are grey and named."""
     figure, (axis,) = panels(1, 4.0)
     for curve in public:
         x, y = zip(*curve.points, strict=True)

@@ -1,10 +1,11 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
 Epsilon is the largest change of a pixel value, on a scale from 0 to 1. A mean over epsilons is the plain mean of the
-results at epsilons above 0. All use the same images, so the mean is assumed to be as noisy as a single result.
+results at epsilons above 0. All of them use the same images, so their mean is assumed to be as noisy as one of them.
 
-Both networks are attacked on the same images, and most often fail on the same ones. Result tables lack predictions for
-single images. So a standard error of a difference assumes independent images, and is too large rather than too small.
+Both networks are attacked on the same images, and often fail on the same ones. Result tables lack predictions for
+single images, so standard errors of differences assume that the networks were attacked on different images. These
+standard errors are too large rather than too small.
 """
 
 import math
@@ -40,17 +41,17 @@ KINDS = {
 """The description and the measured quantity of each kind of attack."""
 
 Answer = tuple[Measured, bool, list[str]]
-"""Our number, whether the claim holds, and notes."""
+"""The answer to a claim: our number, whether the claim holds, and notes."""
 
 
 class Attacked(NamedTuple):
-    """An executed study of attacks.
+    """The results of one study of attacks.
 
     Attributes:
         percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
-            network, replica. In the measure "own_loss", white-box attacks go through the network's own loss only, as in
-            the document. In "value", they also go through cross-entropy, and the more successful attack on
-            each image counts. Black-box attacks are in "value" only, through the source's own loss.
+            network, replica. The measure "own_loss" is for white-box attacks by the gradient of the network's own loss,
+            as in the document. For "value", each image is also attacked by the gradient of the cross-entropy, and the
+            more successful attack counts. Black-box attacks have "value" only. They use the other CNN's own loss.
         images: number of test images attacked.
         chance: accuracy of guessing, in percent.
     """
@@ -73,7 +74,7 @@ class Attacked(NamedTuple):
         return [attacks[column, kind, method, network] for network in NETWORKS]
 
     def noise(self, percent: float) -> float:
-        """Standard error, in points, of a percentage of the images attacked (binomial)."""
+        """Binomial standard error of a percentage of the attacked images, in percentage points."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
@@ -89,7 +90,7 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Two differences, capsules minus CNN: in accuracy under attack, and in percentage points lost by the attack.
+        """Two differences, capsules minus CNN: in accuracy under attack, and in accuracy lost by the attack (points).
         Both are averaged over epsilons and `methods`. The third result is a list of notes on both networks.
         """
         values = self.percent["value", kind][list(methods)]
@@ -108,7 +109,7 @@ class Attacked(NamedTuple):
         return kept, hurt, notes
 
     def through_own_loss(self, method: str) -> str:
-        """A note on both networks' accuracy if they are attacked only through their own losses, as in the document."""
+        """A note on both networks' accuracy if attacks use the gradient of their own loss only, as in the document."""
         ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
             f"accuracy under {method} with the own loss only, as in the document, mean and minimum over epsilons: "
@@ -172,7 +173,7 @@ def targets_are_missed(found: Attacked) -> Answer:
 def stays_above_chance(found: Attacked) -> Answer:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over all epsilons and methods.
 
-    The claim holds if this accuracy is at least chance minus two standard errors (binomial, of the images attacked),
+    The claim holds if this accuracy is at least chance minus two standard errors (binomial, over the attacked images),
     and if two standard errors are at most `LARGEST_UNDETECTED`.
     """
     lowest, notes = [], []
@@ -192,10 +193,10 @@ def stays_above_chance(found: Attacked) -> Answer:
 
 def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
-    attacks are made through another CNN.
+    attacks use the gradients of another CNN.
 
-    The claim holds if the differences in accuracy and in points lost are both at most two standard errors, and if two
-    standard errors are at most `LARGEST_UNDETECTED`. Even equally accurate networks may have lost unequal amounts.
+    The claim holds if the differences in accuracy and in lost accuracy are both at most two standard errors, and if two
+    standard errors are at most `LARGEST_UNDETECTED`. Equal accuracy is not enough, because lost accuracy may differ.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -206,7 +207,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 def gradients_are_there(found: Attacked) -> Answer:
     """Section 6: the percentage of exact zeros among the derivatives of the capsules' loss with respect to pixels.
 
-    The loss is the network's own. If an image meets the margin, its spread loss and all derivatives are exactly 0.
+    The loss is the network's own. For an image that meets the margin, the spread loss and its gradient are exactly 0.
     The claim holds if the CNN's percentage is at least as large as the capsules'.
     """
     zeros, of_logits, sizes = (
@@ -232,7 +233,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """For each study, the curves of Figure 3 and the attacked images."""
+    """Yield, for each study, a drawing of Figure 3's curves and a drawing of attacked images."""
     for item, numbers in results.executed("attack"):
         label = dataset_label(numbers.records)
         if (table := results.table("attack", item, COLUMNS)) is not None:
@@ -264,7 +265,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def curves(study: Attacked) -> Figure:
-    """Figure 3, a panel for each kind of attack: accuracy (percent), or the success rate of targeted attacks."""
+    """Draw Figure 3. Each kind of attack has a panel: accuracy or, for targeted attacks, success rate (percent)."""
     smallest, largest = study.percent.index[study.percent.index > 0][[0, -1]]
     figure, axes = panels(len(KINDS), 2.6, sharex=True)
     for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
@@ -287,7 +288,7 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1], named "<network>-<epsilon>". One channel is shown."""
+    """Draw Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". Channel 0 is shown."""
     changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
     rows = [("not attacked", arrays["capsules-0"][:, 0])]
     for epsilon, network in changed:

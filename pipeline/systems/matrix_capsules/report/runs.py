@@ -1,8 +1,8 @@
-"""Test errors of the networks of document 004. Its Table 1 is about components of matrix capsules and the loss. Its
-Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
+"""Test errors of the networks of document 004. The document's Table 1 compares variants of matrix capsules and
+of their loss. Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
 
 The profile's `evidence` names the network whose error answers a claim. Errors are in percent. A trial is a trained
-network with its numbers and its recorded settings. It is an entry of `runs`, or a condition of an entry of `ablation`.
+network with its numbers and its recorded settings: a run of `runs`, or a condition of a study of `ablation`.
 """
 
 import math
@@ -19,19 +19,19 @@ from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural, with_training
 
 BOTH = ("matrix_capsules", "cnn")
-"""Variants of the document's networks."""
+"""The values of a run's setting `variant` for the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""The two networks that a study compares: their names in figures and tables, by their keys in results."""
+"""Names, in figures and tables, of the two networks that a study compares, by their keys in results."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
-"""Data sources: smallNORB (the paper's main data set), its copies, and data that stand in for it."""
+"""Data sources with smallNORB's classes: smallNORB (the paper's main data set), its copies, and rendered toys."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Class names of smallNORB by label, copied from `data.published`, because figures must not depend on that module."""
+"""Class names of smallNORB by label. An import from `data.published` would make all figures depend on that module."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
-"""Augmentation settings that warp images. Older results do not have them."""
+"""Augmentation settings that warp images. Results of older code lack these settings."""
 ERRORS = {"centre": ("error, central crop (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Heading and number of decimals of each column of test errors. The tests are on central crops, or with 13 crops."""
+"""Headings and numbers of decimals of two columns: errors on central crops, and with scores averaged over 13 crops."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -44,15 +44,15 @@ ROWS = {
     "004.t1.xent": "cross_entropy",
     "004.mixing": "mixing",
 }
-"""Names in evidence and `documents.yaml` of the rows of Table 1, and of section 5's `mixing`, by id of the claim."""
+"""Names of networks in evidence and `documents.yaml`, by id of the claim: rows of Table 1, and section 5's `mixing`."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 """Settings of the model that differ between the rows of Table 1."""
 FAMILIAR_SHARE = 1 / 3
 """Approximate share of smallNORB's images with familiar viewpoints."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
-"""The paper's error (percent) on familiar viewpoints, at which it compares its two networks."""
+"""The error (percent) on familiar viewpoints at which the paper compares its two networks, by axis of viewpoint."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
-"""The paper's error of capsules on novel viewpoints, divided by the error of its convolutional network."""
+"""The paper's error of capsules on novel viewpoints, divided by that of its convolutional network, by axis."""
 
 
 class Trial(NamedTuple):
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
         name: name of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
         base: name of the run or, for a condition, of the run that the condition changes.
-        changes: changed settings of the base's model, by name.
+        changes: new values of the settings of the base's model that a condition changes, by name. Empty for a run.
     """
 
     stage: str
@@ -96,7 +96,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial named `network`, <run> or <ablation>/<condition>. Raises `NotMeasuredError` if it is missing."""
+    """The trial named `network`, "<run>" or "<ablation>/<condition>". Raises `NotMeasuredError` if there is none."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -106,7 +106,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Class names of smallNORB or of own images. The name of an output without a class name is its number."""
+    """Class names of smallNORB or of own images. An output without a class name is named by its number."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -129,8 +129,8 @@ def row_of(trial: Trial) -> str | None:
 
 def _error(results: Results, role: str) -> Finding:
     """The test error of the network with this role in evidence: on central crops or, for the role `crops`, on 13 crops.
-    A note has the error in the other test. Remarks name differences from the document's network. Conditions of an
-    ablation have no training curves, so their training error is from the epoch whose weights were kept.
+    A note gives the error in the other of these two tests. Remarks name differences from the document's network. A
+    condition of an ablation has no training curve. Its training error is from the epoch whose weights were kept.
     """
     evidence = results.evidence.matrix_capsules
     named = {**evidence.table_1, **evidence.networks, "cnn": evidence.cnn, "crops": evidence.crops}
@@ -185,7 +185,7 @@ def _novel_cnn(results: Results, axis: str) -> Finding:
 
 
 def _novel(item: str, numbers: Numbers, network: str, kind: str, document: str, notes: list[str]) -> Finding:
-    """A network's error on novel viewpoints. `kind` is "matched" or "late". Remarks are about the settings."""
+    """A network's error on novel viewpoints, with remarks on settings. `kind` is as in `viewpoint_matching.match`."""
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
         numbers.needed(kind, network, "novel").scaled(100),
@@ -211,7 +211,7 @@ MEASURES: dict[str, Measure] = {
 
 def build(results: Results) -> list[Table]:
     """A table of test errors for each data set, a table of errors on held-out objects after changes of training, and a
-    table of errors on novel viewpoints. Rows of test errors are sorted: runs, conditions of Table 1, other conditions.
+    table of errors on novel viewpoints. Rows of test errors are sorted: runs, then conditions of Table 1, then others.
     """
     papers = {claim.id: claim.value for claim in load_claims()}
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
@@ -261,7 +261,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """A list with one table. Each network of a study has two rows: matched errors, and errors in the last epochs."""
+    """A list with one table. Each network of a study has two rows: matched errors, and means over the last epochs."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

@@ -20,13 +20,14 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: among the votes close to poses of class capsules, routing raises the correct class's share of weight.
+    """Figure 2: routing raises the correct class's share of the weight of votes close to poses of class capsules.
 
     A vote's weight is its assignment times its child's activation. Close votes lie within a radius that contains a
     tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from
     the first to the last iteration, in percentage points. The claim holds if this share, and also the correct class's
     share of the weight of all votes, rise by more than two standard errors (binomial, of the images measured). Small
-    changes also occur in untrained networks. None if there is one iteration only, or if no votes were measured.
+    changes do not count, because they also occur in untrained networks. None if there is only one iteration, or if no
+    votes were measured.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -42,7 +43,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
     holds = True
-    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # whole[0], 1 / classes, has no noise
+    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # whole[0] is 1 / classes, without noise
         variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
         holds &= found[-1].mean - found[0].mean > SIGNIFICANT_SES * math.sqrt(variance)
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
@@ -78,8 +79,8 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2. The row of an image shows the image (the first of a stereo pair), and the histograms of all classes in
-    each iteration.
+    """Draw Figure 2. Each row shows an image (the first of a stereo pair), and the histograms of all classes in each
+    iteration.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`

@@ -33,9 +33,9 @@ def measure(context: Context) -> Outcome:
     """Train and test the study's run in every condition.
 
     Returns:
-        an outcome. Its table has test errors (in [0, 1]) on central crops, a row per condition, replica and metric of
-        `classification_errors`. Its numbers for each condition are test errors, the epoch whose weights are kept,
-        accuracies at this epoch, the number of parameters, and the seconds of training of all replicas together.
+        an outcome. Its table has test errors (in [0, 1]) on central crops, with one row per condition, replica and
+        metric of `classification_errors`. Its numbers for each condition are test errors, the epoch whose weights are
+        kept, accuracies at this epoch, the number of parameters, and the training time of all replicas in seconds.
     """
     import pandas as pd
 
@@ -47,7 +47,7 @@ def measure(context: Context) -> Outcome:
 
     settings: AblationParams = context.settings
     unchanged = context.params.runs[settings.run]
-    assert isinstance(unchanged, MatrixCapsulesRun)  # params.yaml was checked
+    assert isinstance(unchanged, MatrixCapsulesRun)  # `check` has verified this
     dataset, tables, numbers = context.dataset(unchanged.dataset), {}, {}
     for condition in settings.conditions:
         run = ablated(unchanged, settings, condition)
@@ -69,6 +69,6 @@ def measure(context: Context) -> Outcome:
 
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
-    """The run with the replicas and epochs of the ablation `study`, and with the model changed by a condition."""
+    """A copy of `run` with the replicas and epochs of `study`, and with the model's settings changed by a condition."""
     changed = run.model_copy(update={"model": run.model.with_changes(study.conditions[condition])})
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})

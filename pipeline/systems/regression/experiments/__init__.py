@@ -1,1 +1,1 @@
-"""One module for each kind of study of capsule regression, each with `run(inputs, study)`."""
+"""One module for each kind of study of capsule regression. Each has a function `run(inputs, study)`."""

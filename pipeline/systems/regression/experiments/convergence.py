@@ -11,8 +11,9 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 
 
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
-    """One row per variant of EM and iteration: log-loss (as in `fits.fit`) and training error of the multiclass model.
-    EM is plain, or has momentum, a threshold or both. Fits use float64, because rounding can lower the likelihood.
+    """Fit the multiclass model with four variants of EM: plain, with momentum, with a threshold, and with both. The
+    table has one row per variant and iteration, with the log-loss (as in `fits.fit`) and the training error. Fits use
+    float64, because rounding in float32 could lower the likelihood, which plain EM itself never does.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)

@@ -2,8 +2,8 @@
 
 The document takes its images from infinite MNIST (Loosli et al. 2007). Infinite MNIST moves pixels along tangents of
 rotations, scalings, thickenings and elastic fields. Here each image is distorted by a small random affine map and by a
-smooth random field of displacements, without thickening. The field is interpolated by cubics from random displacements
-on a coarse grid. The strengths of all distortions are our choice.
+smooth random field of displacements, without thickening. The field is a bicubic interpolation of random displacements
+at the points of a coarse grid. The strengths of all distortions are our choice.
 """
 
 import math
@@ -25,7 +25,7 @@ from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
 POINTS = 5
-"""Number of points of the elastic field's grid on each axis."""
+"""Number of points of the coarse grid on each axis."""
 
 
 def distort(
@@ -39,16 +39,16 @@ def distort(
     shift: float = 1.0,
     elastic: float = 0.7,
 ) -> Tensor:
-    """Float images `[B, 1, S, S]`, each with its own random distortion. Pixels from beyond the edges are 0.
+    """Distort each of the float images `[B, 1, S, S]` at random. Pixels from beyond the edges are 0.
 
     Args:
         generator: generator on the CPU, so that all devices give the same images.
-        strength: factor for all amounts below. Draws are uniform from minus to plus the amount, except for `elastic`.
+        strength: factor on all amounts below. All but `elastic` are the limits of uniform distributions around 0.
         angle: largest rotation, in degrees.
         stretch: largest change of the scale of each axis, as a share of the scale.
         shear: largest shift of x, as a share of y.
         shift: largest shift on each axis, in pixels.
-        elastic: sd of the field at the points of its grid, in pixels.
+        elastic: sd of the normally distributed displacements at the points of the coarse grid, in pixels.
     """
     B, _, size, _ = images.shape
 
@@ -70,7 +70,7 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """Inputs with distorted copies of the training images added to the training part, until it has `examples` examples.
+    """Add distorted copies of the training images to the training part, until it has `examples` examples.
 
     The numbers of copies of any two images differ by at most one. Copies are projected onto the singular vectors of
     the original images. The validation and test parts are unchanged.
@@ -89,10 +89,10 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 
 
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
-    """One row per strength of distortions: errors of one architecture after training with distorted copies.
+    """Train one architecture with distorted copies of images. The table has the errors, one row per strength.
 
-    At strength 0 there are no copies. Training errors include the copies. The outcome's numbers are the errors at
-    strength 0, and at the strength above 0 with the lowest validation error.
+    At strength 0 there are no copies. Training errors include errors on the copies. The outcome's numbers are the
+    errors at strength 0, and at the strength above 0 with the lowest validation error.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

@@ -13,9 +13,9 @@ from pipeline.systems.regression.settings import ExactnessStudy
 
 
 def run(inputs: Inputs, study: ExactnessStudy) -> Outcome:
-    """One row per test image and quantity (a class's probability, or an element of a posterior mean). `deviation` is
-    the Monte Carlo estimate minus the closed form, in standard errors of the estimate. If closed forms are exact,
-    deviations are approximately standard normal: their mean square is near 1, and few exceed 3.
+    """The table has one row per test image and quantity: a class's probability, or an element of a posterior mean. Its
+    column `deviation` is the Monte Carlo estimate minus the closed form, in standard errors of the estimate. If closed
+    forms are exact, deviations are approximately standard normal: their mean square is near 1, and few exceed 3.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     W = fit_architecture(inputs, architecture, study.schedule)[0][0].double()

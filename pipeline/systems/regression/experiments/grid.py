@@ -1,14 +1,14 @@
 """Errors and calibration of capsule regression by size and architecture, and of baselines (document 002, Figures 2-5).
 
-Do predicted probabilities agree with frequencies? Images are put into bins of equal width by confidence, which is the
-probability of the class that an image is assigned to. Bin b has n_b of n images. Their mean confidence is c_b, and a
-share a_b of them is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error
-(Guo, Pleiss, Sun and Weinberger 2017) is
+Calibration compares predicted probabilities with frequencies. Images are put into bins of equal width by confidence,
+which is the probability of the class that an image is assigned to. Bin b has n_b of n images. Their mean confidence is
+c_b, and a share a_b of them is assigned correctly. If probabilities are right, a_b is near c_b. The expected
+calibration error (Guo, Pleiss, Sun and Weinberger 2017) is
 
     ECE = sum_b n_b / n |a_b - c_b|
 
-It is positive even if all probabilities are right, because a_b varies around c_b by chance. `ece_by_chance` is the mean
-of ECE in this case. The formula assumes independent images and a normal a_b: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+It is positive even if all probabilities are right, because a_b varies around c_b by chance. `ece_by_chance` is its mean
+in this case, for independent images and a normally distributed a_b: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
 import math
@@ -34,17 +34,18 @@ from pipeline.systems.regression.settings import Decision, GridStudy
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models: `PLANE` in Figures 2-3, `SHOWN` in Figure 4."""
 PROBABILISTIC = "logistic-regression"
-"""The only baseline whose calibration is measured. Other baselines have shares of votes as probabilities, or none."""
+"""The only baseline whose calibration is measured. Others give shares of votes as probabilities, or give none."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
+    """Fit all architectures, sizes and baselines. The table has errors, seconds and, if measured, calibration of each.
 
     `apart_smaller` compares the row's model with the next smaller size. `apart_fewer` compares it with the architecture
-    that has the next fewer capsules. Each is the share of test images on which exactly one of the two models errs.
+    that has the next smaller number of capsules. Each is the share of test images that exactly one of the two models
+    misclassifies.
     """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
@@ -123,7 +124,7 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Arrays for Figures 2-3. `latents [n, m, 2]` are `squashed` vectors of the test images, and `labels [n]` are the
-    images' classes. For each class, `confident [m, S, S]` has the image with the longest vector in the class's capsule.
+    images' classes. `confident [m, S, S]`: for each class, its image with the longest vector in the class's capsule.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -136,8 +137,8 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """The mean radius (length of a squashed vector): `own` in capsules of the images' classes, `others` in all other
-    capsules. `largest` is the share of capsules in which the capsule's own class has the largest mean radius.
+    """Means of the radius, the length of a squashed vector: `own` in the capsules of the images' classes, `others` in
+    all other capsules. `largest` is the share of capsules whose mean radius is largest for images of their own class.
     """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
@@ -148,8 +149,8 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: for each class and element of its capsule's squashed vector, the training
-    image of the class in which this element has the largest square.
+    """Figure 4, equation 30: for each class and each element of its capsule's squashed vector, the training image of
+    the class with the largest square of this element, `[m, d, S, S]`.
     """
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
@@ -162,8 +163,9 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier. Inputs are those of the capsules, divided by the root mean square of the
-    training part. The validation part selects the hyperparameter `chosen`. `seconds` is the time of all fits and tests.
+    """Fit a scikit-learn classifier, and return its row of the table. Its inputs are those of the capsules, divided by
+    the root mean square of the training part. The validation part selects the hyperparameter `chosen`. `seconds` is the
+    time of all fits and tests.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -1,16 +1,17 @@
-"""Incremental and online EM compared with batch EM by passes over the data.
+"""Compares incremental and online EM with batch EM, by the number of passes over the data.
 
 Document 002 leaves this comparison open (section 4). Its results come from batch EM with momentum (equation 27). Here
-batch and incremental EM are run with and without momentum. The M-step needs two sums over examples x, called moments:
-of x x^T, and of (posterior mean) x^T. Incremental and online EM keep moments, and update them batch by batch:
+batch and incremental EM are run with and without momentum. The M-step, which updates the weights W, needs two sums over
+examples x, called moments: the sum of x x^T, and the sum of (posterior mean) x^T. Incremental and online EM keep
+moments, and update them batch by batch:
 
 - Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set, and replaces the moments of one
-  batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the fixed points of EM: if
-  no replacement changes anything, all moments are the moments under W, and W solves EM's M-step for them. Replacements
-  and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
+  batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the same fixed points as
+  EM: if replacements no longer change the moments, all moments are those under W, and the M-step for them gives W.
+  Replacements and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data. It keeps running means of the moments, with step sizes
-  1, 3^-alpha, 4^-alpha, ... (1/2 < alpha <= 1). If no running mean is expected to change, the running means are the
-  expected moments under W. Then W is a fixed point of EM on the distribution that batches are drawn from.
+  1, 3^-alpha, 4^-alpha, ... (1/2 < alpha <= 1). If the expected change of the running means is 0, they are the expected
+  moments under W. Then W is a fixed point of EM on the distribution that batches are drawn from.
 """
 
 import math
@@ -31,9 +32,9 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
-    """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts of the data.
-    All methods begin with the weights of equation 28. No threshold is set (nu = 0 in equation 25). Updates have
-    momentum only if the method's name says so.
+    """Run all methods. The table has a row per method and pass: normalised training log-loss (see `fits.fit`) and
+    errors on all parts of the data. All methods begin with the weights of equation 28. No threshold is set (nu = 0 in
+    equation 25). Updates have momentum only if the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -69,14 +70,14 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until a metric is at most its last value in batch EM without momentum. `study.passes` + 1 means never.
+    # Passes that a metric needs to reach its last value in batch EM without momentum. `study.passes` + 1 means never.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
     passes = pd.DataFrame(reached, index=last.index).fillna(study.passes + 1)
     numbers = {
         "last": last.map(one).to_dict("index"),
-        # For each pair of methods, the share of test images on which exactly one of them errs after the last pass.
+        # For each pair of methods, the share of test images that exactly one of them misclassifies after the last pass.
         "disagreement": {a: {b: one(float((wrong[a] != wrong[b]).double().mean())) for b in wrong} for a in wrong},
         "passes": study.passes,
         "reached": passes.map(one).to_dict("index"),
@@ -87,10 +88,11 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
     """Yield the weights after every update of incremental EM, which visits fixed batches in turn.
 
-    It starts with an E-step on every batch, so that the first update equals batch EM's. All weights are whitened, like
-    `W [K, C, d, r]` (see `expectation_maximisation`). `momentum` (gamma in equation 27) multiplies the change of W over
-    the last pass. Momentum on the change in the last update would speed up incremental EM by only a few percent,
-    because an update depends on the weights of a whole pass. Momentum makes batch EM 1 / (1 - gamma) times as fast.
+    It starts with an E-step on every batch, so that the first update equals batch EM's. `W [K, C, d, r]` and all
+    results are whitened weights (see `expectation_maximisation`). Each update adds the change of W over the last pass,
+    times `momentum` (gamma in equation 27). If it added the change in the last update instead, the gain in speed would
+    be only a few percent, because the moments in an update come from the weights of a whole pass. Momentum makes batch
+    EM 1 / (1 - gamma) times as fast.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
@@ -105,7 +107,7 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
-    """Divide examples into random batches, with equal shares of each class as far as possible."""
+    """Divide examples into random batches, with each class divided among the batches as equally as possible."""
     by_class = [start + torch.randperm(stop - start, generator=generator) for start, stop in pairwise(examples.bounds)]
     parts = zip(*(order.tensor_split(batches) for order in by_class), strict=True)
     inputs = examples.inputs

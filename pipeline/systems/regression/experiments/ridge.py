@@ -1,4 +1,4 @@
-"""Training and test errors with a penalty on squared weights (document 002, section 4, left open there)."""
+"""Training and test errors with a penalty on squared weights, which document 002 leaves open (section 4)."""
 
 import pandas as pd
 
@@ -10,8 +10,9 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """One row per penalty (`ridge` of `Problems`), starting with 0: errors of one architecture, and the share of test
-    images on which exactly one of this fit and the fit without a penalty errs. The validation error chooses a penalty.
+    """Fit one architecture with each penalty (`ridge` of `Problems`), beginning with 0. The table has the errors and
+    the `disagreement`: the share of test images that either this fit or the fit without a penalty misclassifies, but
+    not both. The penalty with the lowest validation error is chosen.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows, wrong = [], []

@@ -11,7 +11,9 @@ from pipeline.systems.regression.settings import StartsStudy
 
 
 def run(inputs: Inputs, study: StartsStudy) -> Outcome:
-    """One row per start, with its lowest training error. `seed` numbers an sd's starts, which share one generator."""
+    """Fit from every start. The table has a row per start, with the lowest training error of the fit. The column `seed`
+    numbers the starts of each sd, which are drawn from one generator.
+    """
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)

@@ -23,7 +23,7 @@ from pipeline.systems.regression.settings import Decision
 
 @dataclass(frozen=True)
 class Architecture:
-    """The K problems of an architecture, and which capsule represents which of the m classes in each problem.
+    """The K problems of an architecture, and the capsule that represents each of the m classes in each problem.
 
     Attributes:
         decision: the architecture's name. It decides how `class_scores` combines the problems' probabilities.
@@ -45,8 +45,8 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """The sum of `of_classes [m, ...]` over the classes of each problem, `[K, ...]`. It is `[1, ...]` if every
-        problem has all classes, because the sums are then equal.
+        """Sum `of_classes [m, ...]` over the classes of each problem. The result is `[K, ...]`, or `[1, ...]` if every
+        problem has all classes, because all K sums are then equal.
         """
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
@@ -55,7 +55,7 @@ class Architecture:
 
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
     """The architecture for a decision rule, with capsules of size `size`, for two or more classes."""
-    if decision == "multiclass" or classes == 2:  # with two classes, all architectures amount to one problem
+    if decision == "multiclass" or classes == 2:  # two classes need only one problem, in any architecture
         capsules = torch.arange(classes)[None]
     elif decision == "one-vs-all":
         capsules = 1 - torch.eye(classes, dtype=torch.long)
@@ -66,11 +66,11 @@ def build_architecture(decision: Decision, size: int, classes: int) -> Architect
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Scores `[n, m]` of the classes for inputs `X [n, p]` and weights `W [K, C, d, p]`. Rows sum to 1. The decision is
-    the class with the highest score. If there is one problem, scores are P(y | x). In one-vs-all, they are each class's
-    probability against all other classes, normalised. In all-vs-all, each pair's problem votes for its more probable
-    class, and scores are the numbers of votes, normalised. To break ties, a class's sum of probabilities, scaled to
-    less than one vote, is added to its votes.
+    """Scores `[n, m]` of the classes for inputs `X [n, p]` and weights `W [K, C, d, p]`. Each row sums to 1. An input
+    is assigned to the class with the highest score. If there is only one problem, the scores are P(y | x). In
+    one-vs-all, a class's score is its probability in its own problem, normalised over the classes. In all-vs-all, each
+    problem votes for the more probable class of its pair, and a class's score is its number of votes, normalised. To
+    break ties, a class's sum of probabilities, scaled to less than one vote, is added to its number of votes.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -89,9 +89,9 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes, `[n, m]`, with row sums of 1: `class_scores`, except in all-vs-all with m > 2.
-    There `couple` combines the probabilities of the pairs. The most probable class may then differ from the decision
-    (the class with the most votes), because every vote has weight 1, even if its pair's probability is near 1/2.
+    """Probabilities `[n, m]` of the classes, for inputs `X [n, p]` and weights `W [K, C, d, p]`. Each row sums to 1.
+    They equal `class_scores`, except in all-vs-all with m > 2. There, `couple` computes them from the probabilities in
+    pairs. The class with the most votes may then be less probable than another, because all votes have equal weight.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
@@ -102,18 +102,18 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
 
 
 def couple(pairs: Tensor) -> Tensor:
-    """Probabilities `[n, m]` of m classes from their probabilities in all pairs of classes, `pairs [n, m, m]`.
+    """Compute probabilities `[n, m]` of m classes from the probabilities in all pairs of classes, `pairs [n, m, m]`.
 
     This is the second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by
     pairwise coupling", as in LIBSVM. For each input it finds the probabilities p, with sum 1, that minimise
 
         sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = pairs[:, i, j] = P(y = i | x, y is i or j)
 
-    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j). This p is then
-    the minimiser. The minimiser solves Q p + b = 0 and sum(p) = 1, where Q_ii = sum_{j != i} r_ji^2, Q_ij = -r_ji r_ij,
-    and b is a Lagrange multiplier. Wu et al. show that p has no negative elements, so no constraint p >= 0 is needed.
+    The minimum is 0 if and only if some p has r_ij = p_i / (p_i + p_j) for all pairs. This p is then the minimiser. The
+    minimiser solves (Q p)_i + b = 0 for all i, and sum(p) = 1, where Q_ii = sum_{j != i} r_ji^2, Q_ij = -r_ji r_ij, and
+    b is a Lagrange multiplier. Wu et al. show that p has no negative elements, so the constraint p >= 0 is not needed.
 
-    r_ij + r_ji must be 1. The diagonal is ignored. Computations are in float64, the result has the dtype of `pairs`.
+    r_ij + r_ji must be 1. The diagonal is ignored. Computation is in float64, but the result has the dtype of `pairs`.
     """
     m = pairs.shape[1]
     against = pairs.mT.double()  # r_ji
@@ -125,5 +125,5 @@ def couple(pairs: Tensor) -> Tensor:
     equations[:, m, m] = 0
     ones = equations.new_zeros(len(pairs), m + 1)
     ones[:, m] = 1
-    found = torch.linalg.solve(equations, ones)[:, :m].clamp_min(0)  # below 0 only by rounding
+    found = torch.linalg.solve(equations, ones)[:, :m].clamp_min(0)  # negative only by rounding errors
     return (found / found.sum(-1, keepdim=True)).to(pairs.dtype)

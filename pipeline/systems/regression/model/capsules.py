@@ -1,18 +1,18 @@
-"""Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
+"""Capsule regression (Saul 2021, document 002): the lengths of hidden vectors determine the class probabilities.
 
 Each of m classes has a capsule. The capsule of class j has weights W_j `[d, p]`. For an input x, its hidden vector h_j
-is Gaussian with mean W_j x and unit variance (equation 2; by equations 20-21, sigma = 1 loses no generality), and
+is Gaussian with mean W_j x and unit variance (equation 2), without loss of generality (equations 20-21). Then
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
-With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 (sums are over all m classes) there are closed forms:
+With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 (sums are over all m classes), three closed forms follow:
 
     P(y = j | x)       = l0 ||W_j x||^2 / (2 beta) + (1 - l0) d / D                           (equation 16)
     Q_i(y = j | x)     = l1 ||W_j x||^2 / (2 beta) + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
 where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14, function `interpolation`), and [i = j] is 1 if i = j, else
-0. Q_i, like P, is a distribution over the classes j. It is P in a model where h_i has two more dimensions with mean 0.
+0. Like P, Q_i is a distribution over the classes j. It is P in a model where h_i has two more dimensions of mean 0.
 
 Shapes: n inputs of p numbers, m capsules with hidden vectors of d numbers. Weights are `[m, d, p]`.
 """
@@ -33,7 +33,7 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. The forward recursion (equation 33) is stable for beta
     above s, the backward recursion (equation 35) for beta below s. The backward recursion starts from the mean of
-    equation 34's bounds, at an order high enough for a relative error of 1e-12. The document starts 64 orders above s.
+    the bounds in equation 34, at an order high enough for a relative error of 1e-12 (in the document: at order s + 64).
 
     Args:
         beta: nonnegative numbers, in any shape.
@@ -62,7 +62,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # A step from order k to k - 1 multiplies the error by beta / k <= s / k. `gap` is the product of the bounds s / k.
+    # A step from order k to k - 1 multiplies the error by beta / k, at most s / k. `gap` is the product of all s / k.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1
@@ -77,7 +77,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 class InterpolationTable:
     """`I_s` and `I_{s+1}` for one s, by linear interpolation in a table. In float64, errors are at most 1e-9.
 
-    The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth in u on all of [0, 1].
+    The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth for all u in [0, 1].
     """
 
     def __init__(self, s: float, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
@@ -85,7 +85,7 @@ class InterpolationTable:
         u = torch.arange(NODES, dtype=torch.float64) / NODES
         values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
         values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
-        # A row has I_s and I_{s+1} at a node, and their differences to the next node: one look-up gives all four.
+        # A row has I_s and I_{s+1} at a node, and their differences to the next node. One look-up gives all four.
         self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,14 +103,14 @@ def prior_means(W: Tensor, X: Tensor) -> Tensor:
 
 
 def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
-    """P(y | x), `[..., m]`, by equation 16 from squared lengths `||W_j x||^2 [..., m]`, the size d and `l0 [...]`."""
+    """P(y | x) `[..., m]` (equation 16), from squared `lengths` ||W_j x||^2 `[..., m]`, the `size` d and `l0 [...]`."""
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
     return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
 
 def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """E[h | x, y], equations 18-19, `[n, m, d]`, for inputs `X [n, p]`, classes `y [n]` and weights `W [m, d, p]`. This
-    function is for small n, because the result has n m d numbers. EM never stores all posterior means at once.
+    """Posterior means E[h | x, y] `[n, m, d]` (equations 18-19), for inputs `X [n, p]`, classes `y [n]` and weights
+    `W [m, d, p]`. Use this function only for small n, because the result has n m d numbers. EM does not use it.
     """
     m, d, _ = W.shape
     D = m * d
@@ -126,7 +126,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
-    """P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`, by `interpolation`, not by a table."""
+    """P(y | x) `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`, without an `InterpolationTable`."""
     lengths = prior_means(W, X).square().sum(-1)
     m, d, _ = W.shape
     l0, _ = interpolation(lengths.sum(-1) / 2, m * d / 2)
@@ -134,9 +134,9 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's initial weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]` (float64), each
-    divided by sqrt(size * its eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's `classes`.
-    Raises a `ValueError` whose message names `classes` if these inputs span fewer than `size` dimensions.
+    """A capsule's initial weights `[size, p]` (equation 28). The rows are the leading eigenvectors of `moment [p, p]`
+    (float64), each divided by sqrt(size * eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's
+    `classes`. Raises `ValueError` if these inputs span fewer than `size` dimensions. The message names `classes`.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]

@@ -1,7 +1,7 @@
 """EM for capsule regression (document 002, section 2.3), for all problems of an architecture at once.
 
-An iteration has two matrix products. The first, M = X W^T, gives the prior means of the hidden vectors of all examples.
-Multiplied by Q / P (equation 19, `capsules.py`), they are the posterior means. The second product is in the update
+An iteration has two matrix products. The first, X W^T, gives the prior means of the hidden vectors of all examples. The
+posterior means are the prior means times Q / P (equation 19, see `capsules.py`). The second product is in the update
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
@@ -10,10 +10,10 @@ memory. Examples, the rows of X, are processed in blocks that fit in the CPU's c
 Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise a block
 has one class, and is processed for the problems that include this class.
 
-EM is equivariant under invertible linear maps of the inputs, except for its start and its ridge penalty. So it may use
-whitened inputs (X^T X = n I), which are computed once, in float64. Single precision is then enough for any data.
-`Problems.own_coordinates` maps weights for whitened inputs ("whitened weights") to weights for the original inputs.
-Directions in which all inputs are zero are dropped.
+Updates of EM are equivariant under invertible linear maps of the inputs. So EM can use whitened inputs (X^T X = n I),
+which are computed once, in float64. For these, float32 is precise enough, whatever the data. The start and the ridge
+penalty, which are not equivariant, are defined for the original inputs. `Problems.own_coordinates` maps weights for
+whitened inputs ("whitened weights") to weights for original inputs. Directions in which all inputs are 0 are dropped.
 
 Shapes: n examples, p features, r of them linearly independent, m classes, K problems with C capsules of size d each.
 """
@@ -30,15 +30,15 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Number of rows that are processed at a time when inputs are copied, and in predictions."""
+"""Number of rows that are processed at a time when inputs are whitened, and in predictions."""
 
 BLOCK = 1 << 22
-"""Largest number of elements of hidden vectors that EM processes at a time."""
+"""Maximum number of elements of hidden vectors that EM processes at a time."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples sorted by class: `inputs [n, r]` (whitened, except in online EM), and `counts` of examples by class."""
+    """Examples sorted by class: `inputs [n, r]` (whitened, except in online EM), and the `counts` of each class."""
 
     inputs: Tensor
     counts: list[int]
@@ -54,15 +54,17 @@ class Examples:
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows, in blocks with up to `BLOCK` elements of hidden vectors. A problem has all rows of a block or none.
+        """Yield rows in blocks with at most `BLOCK` elements of hidden vectors (but at least one row).
+
+        A problem includes either all rows of a block or none. Rows that no problem includes are left out.
 
         Args:
-            capsules: the capsule of each class in each problem, `[K, m]`, see `Architecture`.
-            numbers: number C d of elements of the hidden vectors of one problem for one row.
+            capsules: index of the capsule of each class in each problem, `[K, m]`, or -1 (see `Architecture`).
+            numbers: number of elements of hidden vectors, C d, that one problem has for one row.
 
         Yields:
-            a slice of b rows, the indices `[k]` of the problems that include these rows (None: all problems), and the
-            capsule of each row's class in these problems, `[k, b]`, or `[k, 1]` if each block has only one class.
+            a slice of b rows; the indices `[k]` of the problems that include these rows (None: all problems); and the
+            capsule index of each row's class in these problems, `[k, b]`, or `[k, 1]` if all rows have the same class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
@@ -86,7 +88,8 @@ class Statistics:
     """Results of one pass over the examples, for each problem.
 
     Attributes:
-        moments: sum over examples of posterior (or prior, see `EStep`) means times inputs, `[K, C, d, r]`, or empty.
+        moments: sum over examples of h x^T, `[K, C, d, r]`, where x is the input, and h are the posterior (or prior)
+            means of the hidden vectors. Empty if not needed (see `EStep`).
         log_likelihood: sum of log P(y | x) over the examples, in nats, `[K]`, float64.
         errors: number of misclassified examples, `[K]`.
     """
@@ -105,14 +108,14 @@ class EStep:
         self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
-        """Statistics of k of the problems, with weights `W`, from one pass over the examples.
+        """Compute the statistics of k problems with weights `W` in one pass over the examples.
 
         Args:
             W: weights `[k, C, d, r]`.
             problems: indices `[k]` of these problems in the architecture, on the CPU.
-            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. If the most
-                probable other class is at most nu times as probable as an example's own class, the example's prior
-                means replace its posterior means.
+            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. An example's prior
+                means replace its posterior means if the most probable other class is at most nu times as probable as
+                the example's own class.
         """
         k, C, d = W.shape[:3]
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
@@ -133,35 +136,37 @@ class EStep:
         return Statistics(moments, likelihood, errors)
 
     def _scaled(self, vectors: Tensor, own: Tensor, thresholds: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Equations 16-19, 25 for prior means `vectors [k, C, d, n]`, each row's capsule `own [k, n or 1]`, nu `[k]`.
+        """Apply equations 16-19 and 25 to the prior means `vectors [k, C, d, n]` of n examples in k problems.
+
+        `own [k, n or 1]` has the capsule index of each example's own class, and `thresholds [k]` has each problem's nu.
 
         Returns:
             the log-probability `[k, n]` of each example's own class; whether the example is misclassified, `[k, n]`;
-            the vectors' factors `[k, C, n]`, Q / P or (to keep prior means) 1, or None without thresholds.
+            factors `[k, C, n]` for `vectors`: Q / P, or 1 to keep prior means. Factors are None without thresholds.
         """
         k, C, d, n = vectors.shape
         D = C * d
         own = own.expand(k, n).unsqueeze(1)  # (k, 1, n)
-        lengths = vectors[:, :, 0].square()  # (k, C, n), summed in place: vectors.square() would copy all vectors
+        lengths = vectors[:, :, 0].square()  # (k, C, n). A loop, as vectors.square() would copy all vectors.
         for each in vectors.unbind(2)[1:]:
             lengths.addcmul_(each, each)
         total = lengths.sum(1)  # (k, n)
         l0, l1 = self.interpolate(total / 2)
-        total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the share does not matter
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # a total of 0 gives l0 = 0, so the share has no effect
         share = lengths.gather(1, own).squeeze(1).div_(total)
         even = total.new_full((), d / D)
         P = torch.lerp(even, share, l0)
-        # The most probable other capsule is the one with the longest vector.
+        # Of the other capsules, the one with the longest vector is the most probable.
         rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
-        # `other` is Q_i / P for the capsules i of other classes. The capsule of the own class has `other` + `extra`.
+        # Q_i / P is `other` for the capsules of other classes, and `other` + `extra` for the capsule of the own class.
         other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
-        factors = lengths.copy_(other.unsqueeze(1))  # in place, because allocation would take as long as copying
+        factors = lengths.copy_(other.unsqueeze(1))  # in place, because allocating memory takes as long as copying
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
 
@@ -204,12 +209,12 @@ class Problems:
         if ridge:
             power = architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
             gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
-        # A pseudo-inverse, because the examples of a problem with few classes may not span all directions.
+        # A pseudo-inverse is needed, because the examples of a problem with few classes may not span all directions.
         self.inverse = torch.linalg.pinv(gram, hermitian=True)
         self.passed = EStep(architecture, dtype, X.device)
 
     def sort(self, X: Tensor, y: Tensor) -> Examples:
-        """Examples with inputs `X [n, p]`, whitened like the training inputs, and classes `y [n]`, sorted by class."""
+        """Whiten inputs `X [n, p]` in the same way as the training inputs, and sort them by their classes `y [n]`."""
         order = y.argsort(stable=True)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
         for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
@@ -217,8 +222,8 @@ class Problems:
         return Examples(inputs, torch.bincount(y, minlength=self.architecture.classes).tolist())
 
     def subspace_start(self) -> Tensor:
-        """Whitened weights `[K, C, d, r]` by `capsules.subspace_start` for every capsule (equation 28). Raises
-        `ValueError` if the examples of a capsule's classes span fewer dimensions than the capsule's size.
+        """Whitened initial weights `[K, C, d, r]`, from `capsules.subspace_start` for every capsule (equation 28).
+        Raises `ValueError` if the examples of a capsule's classes span fewer dimensions than the capsule's size.
         """
         _, C, d = self.architecture.shape
 
@@ -236,26 +241,26 @@ class Problems:
         return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
-        """Whitened weights `[K, C, d, r]` from normal weights for the original inputs, with sd `sd` (section 2.4)."""
+        """Draw normal weights of sd `sd` for the original inputs (section 2.4), and whiten them: `[K, C, d, r]`."""
         shape = (*self.architecture.shape, len(self.whitener))
         return self.whitened(sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device))
 
     def own_coordinates(self, W: Tensor) -> Tensor:
-        """Weights `[..., d, p]` for the original inputs, float64, from whitened weights `[..., d, r]`."""
+        """Convert whitened weights `[..., d, r]` to weights `[..., d, p]` for the original inputs, float64."""
         return W.double() @ self.whitener.T
 
     def whitened(self, W: Tensor) -> Tensor:
-        """Whitened weights `[..., d, r]` from weights `[..., d, p]`, the inverse of `own_coordinates`."""
+        """Convert weights `[..., d, p]` to whitened weights `[..., d, r]`. This is the inverse of `own_coordinates`."""
         return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def update(self, moments: Tensor, problems: Tensor) -> Tensor:
-        """Equation 22 for k of the problems: weights `[k, C, d, r]` from moments `[k, C, d, r]`."""
+        """The weights `[k, C, d, r]` of k `problems` by equation 22, from their moments `[k, C, d, r]`."""
         inverse = self.inverse if len(self.inverse) == 1 else self.inverse[problems]
         return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
 
 
 def class_moments(X: Tensor, y: Tensor, classes: int) -> Tensor:
-    """`X_c^T X_c` for the inputs X_c of each class c: `[m, p, p]`, float64."""
+    """The matrices X_c^T X_c, `[m, p, p]` in float64, where X_c has the inputs of class c."""
     moments = torch.zeros(classes, X.shape[1], X.shape[1], dtype=torch.float64, device=X.device)
     for c in range(classes):
         for rows in (y == c).nonzero().flatten().split(CHUNK):

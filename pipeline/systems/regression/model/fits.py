@@ -2,16 +2,17 @@
 
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
-W has the weights, EM_nu is an iteration of EM with threshold nu (equation 26), gamma is the momentum. A round has its
-own nu, and ends after `patience` iterations without a new lowest validation error. The next round starts from the best
-weights so far, at first without momentum. Each problem (see `architectures`) goes through the rounds at its own pace.
+W(t) are the weights after iteration t, EM_nu is an iteration of EM with threshold nu (equation 26), and gamma is the
+momentum. Each round has its own nu, and ends after `patience` iterations without a new lowest validation error. The
+next round starts from the best weights so far, and its first iteration has no momentum. The problems of an architecture
+(see `architectures`) go through the rounds independently of each other.
 
 The best weights are those with the fewest validation errors. The document does not say which weights to choose if
-several have equally few errors. We choose those with the highest validation likelihood. The earliest ones would be a
-worse choice: a small problem may have no errors after a few iterations, with weights close to the start. A problem
-without validation examples, such as a pair of rare classes, keeps its latest weights.
+several have equally few errors. We choose the weights with the highest validation likelihood. The earliest weights are
+a worse choice: a small problem may have no errors after a few iterations, with weights close to the start. For a
+problem without validation examples, such as a pair of rare classes, the latest weights count as the best.
 
-`fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
+`fit` takes any examples. `fit_architecture` takes images of a data set, projected onto singular vectors (`Inputs`).
 """
 
 import math
@@ -34,7 +35,7 @@ from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Ex
 from pipeline.systems.regression.settings import ScheduleParams
 
 LOOK_EVERY = 16
-"""Number of iterations between two checks whether problems have finished. A check waits for the GPU, so it is rare."""
+"""Number of iterations between checks of which problems have finished. Checks are rare: each waits for the GPU."""
 
 
 @dataclass
@@ -42,10 +43,10 @@ class State:
     """The state of the fits of K problems. Every tensor has K rows.
 
     Attributes:
-        W, previous: current and previous weights, `[K, C, d, r]`: C capsules of size d, inputs whitened to r numbers.
-        best, fewest, likelihood: the best weights so far, their number of validation errors, and log-likelihood.
-        waited: iterations since `fewest` last fell or the round began, whichever is later.
-        round: index of the round, from 0. After the last round it is the number of rounds.
+        W, previous: current and previous weights, `[K, C, d, r]`: C capsules of size d, whitened inputs of r numbers.
+        best, fewest, likelihood: the best weights so far; their number of errors and log-likelihood on validation.
+        waited: number of iterations since `fewest` last fell or the round began, whichever is later.
+        round: index of the current round, from 0. After the last round, it is the number of rounds.
     """
 
     W: Tensor
@@ -71,14 +72,14 @@ def fit(
 
     Args:
         validation: examples from `Problems.sort`. Their errors decide when a round ends and which weights are best.
-        state: a state from which to continue, in place of `W`. The history then begins after this state.
+        state: a state from which to continue, in place of `W`. The history then has only iterations after this state.
         look: called every `LOOK_EVERY` iterations with the state of all problems.
 
     Returns:
-        the last state, in which `best` has the fitted weights; the history, with a row for each iteration of each
-        problem. `log_loss` and `error` are measured on training examples before the iteration, `validation_error` after
-        it. `log_loss` is -L / (n log C), where L is the log-likelihood of n examples. It is 1 if all C capsules are
-        equally probable. The first `iteration` is 1.
+        the last state, in which `best` has the fitted weights; and the history, a table with a row for each iteration
+        of each problem. Its columns `log_loss` and `error` are measured on training examples before the iteration,
+        `validation_error` after it. `log_loss` is -L / (n log C), where L is the log-likelihood of n examples, so it is
+        1 if all C capsules are equally probable. The first `iteration` is 1.
     """
     everyone, architecture = torch.arange(len(W)), problems.architecture
     counts = [  # the number of training and of validation examples of each problem
@@ -89,7 +90,7 @@ def fit(
         held = problems.passed(W, everyone, None, validation)
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
         state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
-    # The last entries are for problems that have finished all rounds, but are still iterated until the next check.
+    # The last entries are for problems that have finished all rounds, but continue to iterate until the next check.
     thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
     patience = torch.tensor([*schedule.patience, 1], device=W.device)
 
@@ -97,8 +98,8 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """Run one iteration of k problems, and update their state `now`. `active` (on the CPU) and `at` (on the device
-        of `W`) both have their indices. Returns rows of the history `[k, 6]`.
+        """Run one iteration of k problems, and update their state `now`. `active` and `at` both have the indices of
+        these problems, `active` on the CPU and `at` on the device of `W`. Returns rows of the history, `[k, 6]`.
         """
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
@@ -143,7 +144,7 @@ def fit(
 def fit_without_validation(
     problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
 ) -> pd.DataFrame:
-    """The history (see `fit`) of a fit from weights `W` with a fixed number of iterations and one threshold."""
+    """Fit from weights `W` with one threshold and a fixed number of iterations. Returns the history (see `fit`)."""
     nothing = Examples(problems.examples.inputs[:0], [0] * problems.architecture.classes)
     schedule = ScheduleParams(
         momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
@@ -160,8 +161,8 @@ class Inputs:
         y: classes `[n]` of each part.
         basis: matrix `[pixels, p]` that maps images with values in [0, 1] to inputs.
         images: images `[n, 1, S, S]` of each part, uint8, with sides of S pixels.
-        checkpoints: folder for checkpoints of fits, which stay there after a fit. None: no checkpoints are used.
-        depends: JSON values on which fits depend besides their settings. If any has changed, a checkpoint is not used.
+        checkpoints: folder for checkpoints of fits, which are kept after a fit. None: no checkpoints are used.
+        depends: other JSON values on which fits depend. A checkpoint with other values or settings is not used.
     """
 
     X: dict[str, Tensor]
@@ -179,8 +180,8 @@ class Inputs:
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
-    """The inputs of each part: its images, projected onto the `features` leading right singular vectors of the training
-    images, or onto all of them if there are fewer (document 002, section 3.1). Images are not centred.
+    """Project the images of each part onto the `features` leading right singular vectors of the training images, or
+    onto all of them if there are fewer (document 002, section 3.1). The mean image is not subtracted.
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -212,19 +213,19 @@ def misclassified(architecture: Architecture, W: Tensor, inputs: Inputs, part: s
 
 
 def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """The classes `[n]` that weights `W [K, C, d, p]` assign inputs `X [n, p]` to."""
+    """The classes `[n]` to which the weights `W [K, C, d, p]` assign the inputs `X [n, p]`."""
     return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
 
 
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from a checkpoint if there is one, else from the start of equation 28.
-    Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
+    """Fit an architecture to the training part, from a checkpoint if there is one, else from weights of equation 28.
+    Raises `ValueError` if a class has no examples, all inputs are 0, or a capsule's examples span too few dimensions.
 
     Returns:
-        weights `[K, C, d, p]` for `inputs`, float32; a dictionary with the error on each part, `iterations` (the
-        maximum over the problems), and `seconds` (the time that this call took before it computed the errors).
+        weights `[K, C, d, p]` for `inputs`, float32; and a dictionary with the error on each part, `iterations` (the
+        maximum over the problems), and `seconds` (the time of this call, without the computation of the errors).
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)

@@ -1,9 +1,10 @@
-"""The measures of the claims of document 002 (the paper), from executed studies of capsule regression.
+"""Measures the claims of document 002 (the paper) on executed studies of capsule regression.
 
-`claims.yaml` has the text and the unit of each claim. `evidence` in `params.yaml` names the studies that answer claims.
-A claim about both of the paper's data sets holds if it holds in the studies of both. If one study is missing, the
-other decides, with a remark. EM from the subspace start has no seed, so the only noise is that of the sample of test
-images. `above` compares test errors with a margin of two standard errors. Training errors have no margin.
+`claims.yaml` has the text and unit of each claim, and the condition under which it holds. `evidence` in `params.yaml`
+names the studies that answer claims. A claim about both data sets of the paper holds if it holds in both studies. If
+only one of the studies was executed, this study decides, and a remark says so. EM from the subspace start uses no
+random numbers, so only the sample of test images causes noise. `above` therefore compares test errors with a margin of
+two standard errors. Training errors are compared without a margin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +21,12 @@ from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
-"""Names of the paper's data sets by role (the key of a study in `evidence`), in the paper's order."""
+"""Names of the paper's data sets, in its order, by role. A study's role is its key in `evidence`."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
 """Kinds of studies, in the order in which they are shown."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
-"""Upper ends of the ranges of test errors (percent) that the paper gives for nearest neighbours and random forests."""
+"""Maximum test errors (percent) that the paper gives for nearest neighbours and random forests, by role."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class RegressionStudy(Study):
     """A study of capsule regression that answers claims.
 
     Attributes:
-        role: key in `SETS` of the data set whose claims the study answers.
+        role: the data set whose claims the study answers, as a key of `SETS`.
     """
 
     role: str
 
     @property
     def dataset(self) -> Recorded:
-        """The settings of the study's data set, as the result recorded them."""
+        """The settings of the study's data set, as recorded in the result."""
         found: Recorded = self.numbers.settings.datasets[self.settings.dataset]
         return found
 
@@ -59,18 +60,18 @@ class RegressionStudy(Study):
         return self.numbers.needed(*keys).mean
 
     def models(self) -> tuple[list[str], list[str]]:
-        """The architectures of a grid's models, and their capsule sizes in rising order."""
+        """The architectures in a study of kind "grid", and their capsule sizes in increasing order."""
         decisions = self.numbers.names("errors")
         return decisions, sorted(self.numbers.names("errors", decisions[0]), key=int)
 
     def percent(self, name: str, decisions: Iterable[str], sizes: Sequence[str]) -> NDArray[np.float64]:
-        """A grid's numbers called `name` (see `grid.run`) in percent, by architecture (rows) and size (columns)."""
+        """The numbers `name` of a grid (see `grid.run`) in percent. Rows are architectures, columns are sizes."""
         return 100 * np.array([[self.mean("errors", each, size, name) for size in sizes] for each in decisions])
 
     def above(self, errors: ArrayLike, others: ArrayLike, apart: ArrayLike) -> bool:
-        """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
-        than two standard errors of the difference. `apart` is the percentage of test images that exactly one of the
-        two models misclassifies.
+        """Whether any of `errors` is above the element of `others` at the same position by more than two standard
+        errors of the difference. Both are test errors in percent on the same images. `apart` has the percentage of
+        these images that exactly one of the two compared models misclassifies.
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
         variance = np.asarray(apart) / 100 - (ours - theirs) ** 2
@@ -90,14 +91,14 @@ def executed(results: Results) -> list[Study]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None if the scorecard compares numbers), and any note. None if not measured."""
+"""Our number, whether the claim holds (None: the scorecard decides), and any note. None if there is no answer."""
 
 
 def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
 ) -> Finding | None:
-    """The finding of `check` on the studies of a kind that answer claims for `roles`. Our number is that of the first
-    study. The claim holds if it holds in all studies. Returns None if no study has an answer.
+    """Apply `check` to each study of a kind that answers claims for `roles`, and combine the answers to a finding. Our
+    number is that of the first study. The claim holds if it holds in all studies. Returns None if there is no answer.
     """
     answers = {}
     for role in roles:
@@ -123,12 +124,12 @@ def _measure(
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
-    """The measure of a claim that states a percentage: the study's number under `keys`, for the data set `role`."""
+    """The measure of a claim about a percentage: the number under `keys` in the study of the data set `role`."""
     return partial(_measure, kind=kind, check=lambda study: (100 * study.mean(*keys), None), roles=[role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: test error (percent) of the smallest capsules minus that of the largest, minimum over architectures."""
+    """Figure 5: test error (percent) of the smallest capsules minus that of the largest; minimum over architectures."""
     decisions, sizes = study.models()
     errors, apart = study.percent("test", decisions, sizes), study.percent("apart_smaller", decisions, sizes[1:])
     gain = float((errors[:, 0] - errors[:, -1]).min())
@@ -136,7 +137,7 @@ def falls_with_size(study: RegressionStudy) -> Answer:
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5: test error of multiclass minus that of all-vs-all, in percentage points, mean over capsule sizes."""
+    """Figure 5: test error of multiclass minus that of all-vs-all, in percentage points; mean over capsule sizes."""
     decisions, sizes = study.models()
     if not set(DECISIONS) <= set(decisions):
         return None
@@ -145,7 +146,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5: test error of one-dimensional capsules minus that of logistic regression, in percentage points."""
+    """Figure 5: test error of capsules of size 1 minus that of logistic regression, in percentage points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5
@@ -159,19 +160,20 @@ def best_is_in_the_band(study: RegressionStudy) -> Answer:
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: mean length of images' squashed vectors in their class's capsule minus that in other capsules."""
+    """Figures 2-3: mean length of squashed vectors in the capsules of the images' classes minus that in others."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
 def prototypes_differ(study: RegressionStudy) -> Answer:
-    """Figure 4: percentage of distinct images among a capsule's prototypes, mean over capsules."""
+    """Figure 4: percentage of distinct images among the prototypes of a capsule; mean over capsules."""
     variety = study.mean("prototypes")
     return 100 * variety, variety > 0.5
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
     """Figures 6-7: training error (percent) of plain EM minus that with momentum and threshold. The claim holds if
-    momentum lowers log-loss and error, and a threshold lowers error and raises log-loss, with and without the other.
+    momentum lowers log-loss and error (with and without a threshold), and a threshold lowers the error and raises the
+    log-loss (with and without momentum).
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}
@@ -190,7 +192,7 @@ def subspace_is_best(study: RegressionStudy) -> Answer:
 
 
 def closed_forms_are_exact(study: RegressionStudy) -> Answer:
-    """Section 2.2: the largest difference of Monte Carlo estimates from the closed forms, in standard errors."""
+    """Section 2.2: the largest difference between a Monte Carlo estimate and its closed form, in standard errors."""
     quantities = ("probability", "posterior_mean")
     largest = max(study.mean(quantity, "largest") for quantity in quantities)
     alike = all(0.5 < study.mean(quantity, "mean_square") < 1.5 for quantity in quantities)
@@ -198,16 +200,16 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: the largest rise of plain EM's log-loss in an iteration. A rise up to 1e-8 is taken for rounding."""
+    """Section 2.3: the largest rise of plain EM's log-loss in an iteration. A rise up to 1e-8 counts as rounding."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes over the data that incremental EM needs to reach the final log-loss of plain batch EM (without
-    momentum), in percent of those that batch EM needs. Of each method, the faster variant is used: with or without
+    """Section 4: passes over the data that incremental EM needs, in percent of the passes that batch EM needs. The goal
+    is the final log-loss of batch EM without momentum. For both methods, the faster variant counts: with or without
     momentum (equation 27). The note has the passes of all four variants, because incremental EM may be faster than
-    plain batch EM but slower than batch EM with momentum.
+    batch EM without momentum, but slower than batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names
@@ -227,7 +229,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
-    """Section 4: test error without penalty minus that with the penalty chosen by validation, in percentage points."""
+    """Section 4: test error (percent) without a penalty minus that with the penalty of the lowest validation error."""
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     apart = 100 * study.mean("chosen", "disagreement")

@@ -17,7 +17,7 @@ from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, executed
 
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
-"""Colours and markers. The colours are those of the paper: multiclass red, one-vs-all blue, all-vs-all black."""
+"""Colour and marker of each architecture. As in the paper, multiclass is red, one-vs-all blue, all-vs-all black."""
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
     "threshold": ("threshold", INK, "--"),
@@ -28,8 +28,8 @@ VARIANTS = {
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test error (percent) against capsule size, with a line for each architecture. Other classifiers, whose
-    size in the table is 0, have horizontal lines.
+    """Figure 5: test error (percent) against capsule size, with a line for each architecture. Each other classifier has
+    a horizontal line. In the table, the size of other classifiers is 0.
     """
     figure, (axes,) = panels(1, 2.8, COLUMN)
     for decision, (colour, marker) in LOOKS.items():
@@ -47,8 +47,8 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: a panel for each of m capsules with the squashed vectors of n images, `latents [n, m, 2]`. Images of
-    the capsule's class (by `labels [n]`) are blue. A corner shows the class's image from `confident [m, S, S]`.
+    """Figures 2-3: the squashed vectors of n images, `latents [n, m, 2]`, in a panel for each of m capsules. Images of
+    the capsule's class (by `labels [n]`) are blue. The corner of panel c shows image c of `confident [m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -57,7 +57,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     for each in axes:
         each.set_axis_off()
     for capsule, each in enumerate(axes[:classes]):
-        order = np.argsort(labels == capsule, kind="stable")  # images of the capsule's class last, on top
+        order = np.argsort(labels == capsule, kind="stable")  # draw images of the capsule's class last, on top
         colours = np.where(labels[order] == capsule, BLUE, "#c4c4c4")
         each.scatter(*latents[order, capsule].T, s=0.8 if len(order) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
@@ -72,7 +72,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 @in_house_style
 def two_losses(table: pd.DataFrame) -> Figure:
-    """Figures 6-7: training log-loss and error (percent) against iterations, one line for each variant."""
+    """Figures 6-7: training log-loss and error (percent) against iterations, with a line for each variant of EM."""
     figure, axes = panels(2, 2.4)
     labels = {"log_loss": "training log-loss / log m", "error": "training error (%)"}
     for each, (column, label), factor in zip(axes, labels.items(), (1.0, 100.0), strict=True):
@@ -89,7 +89,7 @@ def two_losses(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training error from each random start, by the sd of its weights, and from the subspace start."""
+    """Figure 8: training errors of random starts, grouped by the sd of initial weights, and of the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
@@ -104,13 +104,13 @@ def starts(table: pd.DataFrame) -> Figure:
 
 
 def prototypes(images: np.ndarray) -> Figure:
-    """Figure 4: a row of training images for each class, one for each element of its capsule: `images [m, d, S, S]`."""
+    """Figure 4: prototypes, `images [m, d, S, S]`, with a row for each class and a column for each capsule element."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Every figure of the regression studies, sorted by kind."""
+    """Yield every figure of the executed studies of capsule regression, sorted by kind of study."""
     for study in executed(results):
         table, name, records = study.table(()), study.name, study.numbers.records
         if table is None:
@@ -193,11 +193,11 @@ _COLUMNS = {
     "parameters": ("parameters", ",.0f"),
     "seconds": ("seconds", ".1f"),
 }
-"""Heading and cell format of each column. Cells have no percent sign, and are blank where a value is missing."""
+"""Heading and format of each column. Cells have no percent sign. They are blank where a value is missing."""
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study of kind "grid": a row per architecture and size, and a row per other classifier."""
+    """A table for each study of kind "grid", with a row per architecture and size, and a row per other classifier."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
@@ -213,7 +213,7 @@ def build(results: Results) -> list[Table]:
                 head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
                 for column, (head, form) in _COLUMNS.items()
             }
-            shown["size"] = shown["size"].replace("0", "")  # the size of other classifiers
+            shown["size"] = shown["size"].replace("0", "")  # other classifiers have size 0 in `data`
             tidy = data[list(_COLUMNS)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
             tables.append(Table(study.name, title, told, tidy, pd.DataFrame(shown), records))
     return tables

@@ -1,1 +1,1 @@
-"""The study of capsule regression. Its kinds are the modules of `experiments`."""
+"""The study of capsule regression. Each module of the folder `experiments` runs one kind of this study."""

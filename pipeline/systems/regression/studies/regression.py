@@ -13,7 +13,7 @@ SETTINGS, SET = RegressionStudy, RegressionSet
 
 
 def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
-    """Raise `ValueError` if the data set is unknown, not grey, or has fewer singular vectors than `features`."""
+    """Raise `ValueError` if the data set is unknown, is not grey, or has fewer singular vectors than `features`."""
     if study.dataset not in params.datasets:
         raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")
     channels, dataset = params.images_of(study.dataset).channels, params.datasets[study.dataset]
@@ -30,7 +30,7 @@ def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run the study whose settings the context has. Raises `UserError` if no model can be fit to the images."""
+    """Run the study that `context.settings` describes. Raises `UserError` if no model can be fit to the images."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs
 
@@ -40,7 +40,7 @@ def measure(context: Context) -> Outcome:
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    # Checkpoints do not depend on the code of other studies, so they remain usable when that code is edited.
+    # This hash leaves out the code of other kinds of study. So checkpoints stay usable when that code is edited.
     code = context.own_code("pipeline/systems/regression/experiments", f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run

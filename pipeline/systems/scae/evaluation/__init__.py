@@ -1,4 +1,4 @@
-"""The evaluation of a trained SCAE: probes, and how much information objects' presences carry about the image."""
+"""Evaluates a trained SCAE: probes, and the information that the presences of objects carry about the image."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate probes and `presence_information_by_object`: the information of `Objects.presence` about the image, in
-    nats, summed over objects. For this, a presence is taken as a probability, although the model does not sample it.
+    """Evaluate probes, and `presence_information_by_object`: the information of `Objects.presence` about the image, in
+    nats, summed over objects. For this, a presence is used as a probability, although the model does not sample it.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]
@@ -24,8 +24,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Mutual information `[O]`, in nats, of the image and each of O binary variables. `probabilities [N, O]` has each
-    variable's probability p in N images. The result is the mean over images of KL(Bern(p) || Bern(mean p)).
+    """Mutual information `[O]`, in nats, between the image and each of O binary variables. `probabilities [N, O]` has
+    each variable's probability p in N images. The result is the mean of KL(Bern(p) || Bern(mean p)) over images.
     """
     p = np.asarray(probabilities, np.float64)
 

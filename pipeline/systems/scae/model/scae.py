@@ -1,7 +1,7 @@
 """Stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000.
 
-The loss consists of two likelihoods (of pixels, and of part poses) and penalties. The second likelihood is not
-differentiated with respect to the poses, so the two likelihoods do not form one generative model:
+The loss is the sum of two negative log-likelihoods (of pixels, and of part poses) and penalties. The gradient of the
+second likelihood does not reach the part poses, so training does not maximise the likelihood of one generative model:
 
     d_m, A_m, z_m = CNN(x)                                          part m: presence, pose, features
     p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixel ij: a mixture of templates and a background;
@@ -11,11 +11,12 @@ differentiated with respect to the poses, so the two likelihoods do not form one
                                                                     m: presence, deformation, sd
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-The numbers static_km are parameters. `constrained_pose` makes a pose of static_km + D_km. Values and details are as in
-the authors' code. Two details are unexpected. The weights a_k a_km of votes do not sum to 1, so p(A_m) is no density.
-And the setting `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m. So a query attends
-only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds log d_m.
-Training uses no labels. Classifiers are fit after training (the authors fit them during it, behind stop-gradients).
+The numbers static_km are parameters. `constrained_pose` converts static_km + D_km to a pose. Constants and details are
+as in the authors' code. Two details are unexpected. First, the weights a_k a_km of votes do not sum to 1, so p(A_m) is
+not a density. Second, the setting `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m.
+So a query attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence`
+adds log d_m instead. Training uses no labels. Classifiers are fit after training (the authors fit them at the same
+time, but without gradients to the model).
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -39,7 +40,7 @@ _DUMMY = -2 * math.log(10.0)
 """Log weight of the dummy, and also its log density at any pose. The dummy explains parts that no object explains."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
-"""Hidden units of the networks that process an object's code, and of the network that computes a part's colour."""
+"""Number of hidden units of the networks that process an object's code, and of the network for a part's colour."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class Objects:
 
     @property
     def presence(self) -> Tensor:
-        """Prior presences `[B, O]`, a_k max_m a_km: the largest presence of an object's votes."""
+        """Prior presences `[B, O]`: the largest presence of an object's votes, a_k max_m a_km."""
         return self.vote_presence.amax(-1)
 
 
 def constrained_pose(x: Tensor) -> Tensor:
-    """Map unconstrained numbers x `[..., 6]` to poses `[..., 6]`. The six numbers give, in this order, two scales
-    sigmoid(x) + 0.01, an angle 2 pi x, a shear tanh(5 x), and two shifts tanh(5 x).
+    """Map unconstrained numbers x `[..., 6]` to poses `[..., 6]`. Each of the six numbers determines one property, in
+    this order: two scales sigmoid(x) + 0.01, an angle 2 pi x, a shear tanh(5 x), and two shifts tanh(5 x).
     """
     raw_sx, raw_sy, turns, raw_shear, raw_x, raw_y = x.unbind(-1)
     sx, sy = raw_sx.sigmoid() + 0.01, raw_sy.sigmoid() + 0.01
@@ -79,8 +80,8 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Two entropies (nats) of objects' shares of the total presence, from `presence [B, O]`. The first is that of the
-    shares in an image, averaged over images. The second is that of the shares in the sum over all images.
+    """Two entropies (nats) of objects' shares of the total presence, for `presence [B, O]`. The first is the entropy of
+    the shares in one image, averaged over images. The second is that of the shares in the sum over all images.
     """
 
     def entropy(share: Tensor) -> Tensor:
@@ -92,8 +93,8 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Two mean squared differences for `presence [B, O]`. The first, a mean over images, compares an image's sum with
-    `per_image`. The second, a mean over objects, compares an object's sum over images with B / `classes`.
+    """Two mean squared differences for `presence [B, O]`. The first compares the sum over objects with `per_image`, and
+    is a mean over images. The second compares the sum over images with B / `classes`, and is a mean over objects.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
@@ -101,7 +102,7 @@ def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[
 
 class Attention(nn.Module):
     """Single-head attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` with presences `[B, P]`. The
-    result is `[B, n, d]`. The module's docstring explains the two values of `mask`, "published" and "presence".
+    result is `[B, n, d]`. The docstring of this file explains the two values of `mask`, "published" and "presence".
     """
 
     def __init__(self, width: int, mask: str) -> None:
@@ -117,7 +118,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Single-head self-attention of parts `[B, P, d]`, then a feed-forward map. Each has a residual and a LayerNorm."""
+    """Self-attention (one head) of parts `[B, P, d]`, then an MLP. Both have a residual connection and a LayerNorm."""
 
     def __init__(self, width: int, mask: str) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ class SCAE(Model):
     """
 
     batch_statistics = frozenset({"sparsity"})
-    keeps_last = True  # the loss is lowest too early: later, parts become sharper, but objects predict them less well
+    keeps_last = True  # the loss is lowest too early. Later, parts are sharper, although objects predict them less well
 
     def __init__(self, params: SCAEModelParams, image_size: int) -> None:
         super().__init__()
@@ -189,14 +190,14 @@ class SCAE(Model):
         self.apply(_initialise)
 
     def generative_parameters(self) -> int:
-        """Number of parameters of the decoders: templates, colours, background, static poses."""
+        """Number of parameters of the decoders: templates, colours, background and static poses."""
         decoders = (self.template_logits, self.mixing_logits, self.background, self.background_mixing)
         return sum(p.numel() for p in (*decoders, *self.colour.parameters(), self.static_poses))
 
     # ---- parts
 
     def encode_parts(self, images: Tensor, noise: Tensor | None = None) -> PartCapsules:
-        """Encode parts. `presence_noise` times `noise [B, P]`, uniform in [-1, 1], is added to the presence logits."""
+        """Encode parts. `noise [B, P]`, uniform in [-1, 1], times `presence_noise` is added to the presence logits."""
         pooled = self.pooling(self.convolutions(images) + self.place)
         free, features, logits = pooled.split([POSE_SIZE, self.params.part_features, 1], dim=-1)
         logits = logits.squeeze(-1)
@@ -237,9 +238,9 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
-        """Encode objects from parts. `presence_noise` times `noise [B, O + O * P]`, uniform in [-1, 1], is added to the
-        presence logits of objects and votes. The gradient reaches the features of parts, but not their presences and
-        poses, and not the templates.
+        """Encode objects from parts. `noise [B, O + O * P]`, uniform in [-1, 1], times `presence_noise` is added to the
+        presence logits of objects and votes. Gradients reach the features of parts, but not the presences and poses of
+        parts, and not the templates.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()
@@ -264,7 +265,7 @@ class SCAE(Model):
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
     def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
-        """Log weight plus log density of each part's pose under each object and, last, the dummy: `[B, O + 1, P]`."""
+        """Log weight plus log density of each part's pose under each object and (last) the dummy: `[B, O + 1, P]`."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
         explained = objects.vote_presence.clamp_min(_SMALLEST).log() + density
@@ -278,8 +279,8 @@ class SCAE(Model):
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features `[B, O]` for probes by name, from images `[B, 1, S, S]` without noise. "prior" has the presences
-        a_k max_m a_km of objects, "posterior" the expected number of parts that each object explains.
+        """Features `[B, O]` for probes by name, for images `[B, 1, S, S]` without noise. "prior" has the presences of
+        objects (`Objects.presence`), "posterior" has the expected number of parts that each object explains.
         """
         parts = self.encode_parts(images)
         objects = self.encode_objects(parts)
@@ -323,7 +324,7 @@ def _uniform(bound: float, *shape: int) -> Tensor:
 
 
 def _initialise(module: nn.Module) -> None:
-    """Normal weights (sd inputs^-1/2, truncated at two sds) and zero biases, as in the authors' framework."""
+    """Draw normal weights (sd inputs^-1/2, truncated at two sds) and set biases to 0, as in the authors' framework."""
     if isinstance(module, nn.Linear | nn.Conv2d):
         inputs = module.weight[0].numel()
         nn.init.trunc_normal_(module.weight, std=inputs**-0.5, a=-2 * inputs**-0.5, b=2 * inputs**-0.5)

@@ -1,4 +1,4 @@
-"""The evaluation of a trained VAE. It is that of every model that has features for probes."""
+"""The evaluation of a trained VAE, which is the common evaluation of models that have features for probes."""
 
 from pipeline.probes.evaluation import evaluate
 

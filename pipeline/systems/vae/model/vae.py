@@ -49,7 +49,7 @@ class VAE(Model):
         return mu, F.softplus(raw) + 1e-4
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features for probes: "mu_sigma" `[B, 2 Z]`, mean and sd of the code (document 000, section 5.1)."""
+        """Features for probes: "mu_sigma" `[B, 2 Z]` has mean and sd of the code (document 000, section 5.1)."""
         return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
 
     def model(self, images: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class VAE(Model):
         """The approximate posterior q(z | x) as a Pyro guide. `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
-            # z is sampled from q(z | x) with the caller's noise. Pyro gets z as a delta with the log density of q.
+            # `noise` makes z a sample of q(z | x). Pyro gets z as a delta distribution with the log density of q.
             z = mu + sigma * noise
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
