@@ -1,4 +1,4 @@
-"""The commands of `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
+"""The commands of `python -m pipeline`. Slow imports are inside the commands, so that `--help` answers at once."""
 
 import os
 import sys
@@ -160,7 +160,7 @@ def load(
         typer.Argument(help="image files (two for a stereo pair), or one .npy file with a uint8 array [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights. Classify given images (mean score over seeds); for unsupervised models, count features."""
+    """Load trained weights, and classify images by mean scores over seeds. For unsupervised models, count features."""
     import numpy as np
 
     from pipeline.data.datasets import reading
@@ -195,7 +195,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """UserError if the current profile lacks the run `name`. The message names a profile that has it, or known runs."""
+    """Raise `UserError` if the current profile has no run `name`. The message names a profile that has it, if any."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
@@ -225,8 +225,8 @@ def check() -> None:
     made = {each.path.split("/")[1] for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     if made - {params.profile}:
         raise ParamsError(
-            f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(sorted(made))}: correct the "
-            "name, or make a profile of your own as docs/profiles.md says"
+            f"params.yaml says `profile: {params.profile}`, but dvc.lock belongs to {', '.join(sorted(made))}: correct "
+            "the name, or make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
         print("`dvc exp run -S` has rewritten params.yaml: sections with `<<: *name` now also list the values of the")
@@ -243,7 +243,7 @@ def check() -> None:
         for name, run in params.runs.items():  # check that the model can be built for the data set's images
             size = params.datasets[run.dataset].canvas
             try:
-                with torch.device("meta"):  # shapes without data
+                with torch.device("meta"):  # tensors with a shape, but without data
                     count = sum(weights.numel() for weights in build_model(run, size).parameters())
             except (UserError, ValueError, RuntimeError) as error:
                 raise UserError(f"runs.{name}: no model for images of {size}x{size} pixels: {error}") from None
@@ -319,7 +319,7 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line. An error that a user can fix is printed as one message, and sets the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without ± shows ? in its place
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? instead
     try:
         app()
     except (UserError, OSError) as error:

@@ -1,8 +1,9 @@
 """The items of all stages and their dependencies, read from `dvc.yaml`.
 
 A template in `dvc.yaml` (`foreach` or `matrix`) gives several items, such as `train@<run>`. This module expands
-templates itself, because every stage would take half a second to import DVC. A test checks that DVC gives the same
-items. Dependencies determine which settings are recorded with a result, and which code its checkpoints depend on.
+templates itself, because importing DVC would take half a second in every stage. A test checks that DVC gives the same
+items. An item's dependencies determine which settings are recorded with its result, and which code must be unchanged
+for a checkpoint to be used again.
 """
 
 import itertools
@@ -18,13 +19,13 @@ from pipeline.files import read_yaml
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a stage. In its paths and parameters, `${...}` is replaced by the value.
+    """One item of a stage. In its paths and parameters, each `${...}` is replaced by its value.
 
     Attributes:
         stage, name: the two parts of `<stage>@<name>`; `name` is None for a stage without a template.
         deps, outs: paths relative to the repository. `outs` includes metrics and plots.
         params: dotted names of parameters.
-        axes: the item's value of each variable of a `matrix` template, such as `run`. Empty without `matrix`.
+        axes: the item's value of each variable of a `matrix` template, such as `run`. Empty for other items.
     """
 
     stage: str
@@ -59,15 +60,17 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
-        """Load a repository's graph. `values` replace `params.yaml` if given. `UserError` if a file cannot be read."""
+        """Load a repository's graph. If given, `values` replace the content of `params.yaml`. Raises `UserError` if a
+        file cannot be read.
+        """
         values = read_yaml(root / "params.yaml") if values is None else values
         content = read_yaml(root / "dvc.yaml")
         if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):
-            raise UserError("dvc.yaml has no stages: take the file from Git")
+            raise UserError("dvc.yaml has no stages: restore the file with `git checkout`")
         return cls(content["stages"], values)
 
     def item(self, stage: str, name: str | None) -> Item:
-        """The item `name` of `stage`. Raises `ParamsError` if only the item is unknown, else `UserError`."""
+        """The item `name` of `stage`. Raises `UserError` for an unknown stage and `ParamsError` for an unknown item."""
         if stage not in self.items:
             raise UserError(f"dvc.yaml has no stage {stage}: see `dvc stage list`")
         if name not in (items := self.items[stage]):
@@ -76,7 +79,7 @@ class Graph:
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in `values` that an item depends on, directly or through items whose outputs it reads. They
-        are nested like `values`, and do not include `device`. If the item has `axes`, the key `item` has these.
+        are nested like `values`, and do not include `device`. If the item has `axes`, they are under the key `item`.
         """
         item = self.item(stage, name)
         reached, waiting = {item.label: item}, [item]
@@ -87,7 +90,7 @@ class Graph:
                 waiting += new.values()
         names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
-        for dotted in sorted(names - {"device"}):  # provenance records the device that was used
+        for dotted in sorted(names - {"device"}):  # the device used is in the provenance
             *path, last = dotted.split(".")
             target, source = part, values
             for key in path:

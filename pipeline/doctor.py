@@ -17,7 +17,7 @@ NEEDED_GIB = 5.0
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str]]:
-    """Run all checks. Yields each check's name, whether it passed, and what it found (if it failed, with advice)."""
+    """Run all checks. Yields each check's name, whether it passed, and a text: its result, or an error with advice."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
@@ -53,9 +53,9 @@ def _kernels(_: Path) -> str:
     compiled = [kernel for source in kernels.sources() if (kernel := kernels.find(source))]
     if len(compiled) == len(kernels.sources()):
         return f"{names}: compiled, {compiled[0].form}"
-    # The check passes: without kernels, models are slower, but their results are right.
+    # Missing kernels are not an error: without them, models are slower, but their results are right.
     advice = "" if kernels.compiler() else f"{kernels.compiler_advice()}; then "
-    return f"{names}: slower PyTorch forms; {advice}run python -m pipeline kernels"
+    return f"{names}: not compiled, so slower PyTorch operators are used; {advice}run python -m pipeline kernels"
 
 
 def _parameters(root: Path) -> str:
@@ -83,7 +83,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check the mirror. If it is not set, check that servers have all missing raw data, and that one answers."""
+    """Check the user's mirror. If none is set, check that missing data are on public servers, and that one answers."""
     from pipeline.data.sources import MIRROR_VARIABLE, SOURCES, local_path
     from pipeline.params import load_params
 
@@ -97,7 +97,7 @@ def _downloads(root: Path) -> str:
             continue
         if not SOURCES[name].mirrors:
             advice = f"set {MIRROR_VARIABLE} to a copy of it, or use other data (docs/data.md)"
-            raise UserError(f"{name} is on no public server: {advice}")
+            raise UserError(f"{name} cannot be downloaded from a public server: {advice}")
         address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
         return "nothing to download"
@@ -127,7 +127,7 @@ def _dvc(root: Path) -> str:
     try:
         json.loads(marks.read_text(encoding="utf-8") if marks.exists() else "{}")
     except ValueError:
-        raise UserError(f"cannot read {marks}: delete it while no `dvc` runs") from None
+        raise UserError(f"cannot read {marks}: stop all `dvc` commands, then delete it") from None
     return version("dvc")
 
 

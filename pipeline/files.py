@@ -57,22 +57,22 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` as indented JSON, atomically. Raises as `write_text`, and `ValueError` for NaN or infinity."""
+    """Write indented JSON atomically. Raises `UserError` if this fails, and `ValueError` for NaN or infinity."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write named arrays to `path` as a compressed npz without pickles, atomically.
 
-    Equal arrays give equal bytes in all versions of Python, unlike with `numpy.savez`, whose zip headers differ between
-    versions. Only another implementation of zlib, such as zlib-ng, gives other bytes. Raises `UserError` if the file
+    Equal arrays give equal bytes in all versions of Python. (With `numpy.savez`, the zip headers would depend on the
+    version.) Only another implementation of zlib, such as zlib-ng, gives other bytes. Raises `UserError` if the file
     cannot be written, and `ValueError` for an array of Python objects.
     """
     import numpy as np
 
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in arrays.items():
-            entry = zipfile.ZipInfo(f"{name}.npy")  # has the date 1980, as in numpy's files
+            entry = zipfile.ZipInfo(f"{name}.npy")  # its date is always 1980, as in numpy's files
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3  # Unix, so that the bytes are the same on all systems
             entry.file_size = array.nbytes  # an estimate: zipfile needs it to choose 32-bit or 64-bit sizes
@@ -85,7 +85,7 @@ _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_FASTEST):
-    """Reads 1e-05 as a number, which PyYAML would read as text. `dvc exp run -S` writes numbers in this form."""
+    """A loader that reads 1e-05 as a number. PyYAML reads it as text. `dvc exp run -S` writes numbers in this form."""
 
 
 _Loader.add_implicit_resolver(
@@ -98,15 +98,15 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        advice = "take the file from Git, or run the stage that makes it"
+        advice = "restore the file with `git checkout`, or run the stage that makes it"
         raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}") from None
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
-    Sections that merge another (`<<: *name`) share its objects, so copy a section before you change it. Raises
-    `UserError` if the file is missing, unreadable, not UTF-8 or invalid, or repeats a key.
+    A section that merges another section (`<<: *name`) contains the same objects, not copies. So copy a section before
+    you change it. Raises `UserError` if the file is missing, unreadable, not UTF-8 or invalid, or repeats a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of a YAML text, called `name` in errors. Raises `UserError` if it is invalid or repeats a key."""
+    """The content of a YAML text. Raises `UserError`, with `name`, if the text is invalid or repeats a key."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -156,7 +156,7 @@ def json_sha256(content: Any) -> str:
 
 def md5(path: Path) -> str | None:
     """The MD5 hash of a file or folder, as in `dvc.lock`; None if `path` does not exist. A folder's hash is the hash of
-    a list of the hashes and paths of its files, without compiled Python.
+    a list of the hashes and paths of its files. Files of compiled Python are left out.
     """
     if not path.is_dir():
         return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

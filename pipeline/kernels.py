@@ -1,6 +1,6 @@
 """Compiles C++ kernels at set-up, and loads them when a model runs.
 
-A kernel is one C++ file beside the module that calls it. All kernels include `kernels.h`. `python -m pipeline
+A kernel is one C++ file in the folder of the module that calls it. All kernels include `kernels.h`. `python -m pipeline
 kernels` compiles every kernel once for each instruction set that this kind of processor may have, such as AVX2. Each
 result is a *form* of the kernel, in one file. A machine loads the form for its own processor, so all machines of a
 cluster can use the same files. File names contain a hash of source, headers and flags, so no outdated kernel is loaded.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
-# -ffast-math is left out. It changes the order of sums, and removes "x + large - large", by which kernels round x.
+# Not -ffast-math: it changes the order of sums, and simplifies "x + large - large", with which kernels round x, to x.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
 
 
@@ -90,7 +90,7 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Compiler flags by form. On x86, forms have the names that `torch.backends.cpu.get_cpu_capability()` returns."""
+    """Compiler flags of each form. On x86, forms have the names of `torch.backends.cpu.get_cpu_capability()`."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return {"DEFAULT": ()}
     avx2 = ("-mavx2", "-mfma")
@@ -104,9 +104,9 @@ def compiler() -> str | None:
 
 
 def compiler_advice() -> str:
-    """Why `compiler` finds none, and what to do."""
+    """A message that says why `compiler` finds no compiler, and what to do."""
     if chosen := os.environ.get("CXX"):
-        return f"CXX is {chosen}, which is no program here: correct it, or unset it"
+        return f"CXX is {chosen}, a compiler that was not found: correct CXX, or unset it"
     return "no C++ compiler was found (Debian, Ubuntu: apt install g++)"
 
 
@@ -116,7 +116,7 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile missing kernels. Returns the paths of all libraries. `UserError` if a compiler is missing or fails."""
+    """Compile missing kernels. Returns all kernels' paths. Raises `UserError` if no compiler is found or it fails."""
     program = compiler()
     if program is None:
         raise UserError(compiler_advice())
@@ -157,11 +157,11 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
 
 @functools.cache
 def load(source: Path) -> Kernel | None:
-    """As `find`, but a process loads each kernel only once. A warning is logged if the kernel cannot be loaded."""
+    """The same as `find`, but a process loads each kernel only once. Logs a warning if the kernel cannot be loaded."""
     kernel = find(source)
     if kernel is None:
         logging.getLogger(__name__).warning(
-            "%s is not compiled for this processor: the slower PyTorch form is used (python -m pipeline doctor)",
+            "%s is not compiled for this processor: slower PyTorch operators are used (see python -m pipeline doctor)",
             source.name,
         )
     return kernel

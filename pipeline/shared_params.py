@@ -45,7 +45,7 @@ class SharedParams(Section):
         return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
 
     def check_fits(self, where: str, run: RunSettings, dataset: str) -> None:
-        """ValueError if a run's model cannot take the images of a data set."""
+        """Raise `ValueError` if a run's model cannot take the images of a data set."""
         images = self.images_of(dataset)
         try:
             run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
@@ -53,14 +53,14 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a data set lacks a factor of variation; no error if factors are known for some images only."""
+        """Raise `ValueError` if a data set lacks a factor of variation (unless only some images have known factors)."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
             raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
     def run_of(self, where: str, name: str, *variants: str) -> RunSettings:
-        """The run `name`. ValueError if there is none, or if `variants` are given and its variant is not among them."""
+        """The run `name`. Raises `ValueError` if there is none, or if its variant is not in `variants` (if given)."""
         fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
         if name not in fitting:
             kind = f" with variant {' or '.join(variants)}" if variants else ""
@@ -70,8 +70,9 @@ class SharedParams(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """ValueError if `name` is no run of the variant, or a condition is wrong. A condition changes settings of the
-        run's model. It is wrong if a change is invalid or has no effect, or if the changed model does not fit the data.
+        """Raise `ValueError` if there is no run `name` of this variant, or if a condition is wrong. A condition changes
+        settings of the run's model. It is wrong if a change is invalid or without effect, or if the changed model does
+        not fit the data.
         """
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
@@ -84,10 +85,10 @@ class SharedParams(Section):
 
     @staticmethod
     def check_effect(where: str, run: RunSettings, changes: Collection[str]) -> None:
-        """ValueError if the model of `run` ignores one of `changes`, the names of settings that a study changes."""
+        """Raise `ValueError` if the model of `run` ignores one of `changes`, names of settings that a study changes."""
         for name, others in run.without_effect().items():
             if name in changes:
-                raise ValueError(f"{where}.{name}: changes nothing without {others}")
+                raise ValueError(f"{where}.{name}: has no effect without {others}")
 
     @staticmethod
     @contextmanager
@@ -105,11 +106,11 @@ _WORDS = {
     "missing": "missing",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
 }
-"""Messages for some of pydantic's types of errors, because pydantic's own messages speak of Python."""
+"""Messages for some types of pydantic's errors, because pydantic's own messages use terms of Python."""
 
 
 def message_of(error: Any) -> str:
-    """A pydantic error in words. A number, string or bool that was found is added, unless `_WORDS` has the error."""
+    """A pydantic error in words. Adds the wrong value if it is a number, string or bool and `_WORDS` is not used."""
     kind, found = error["type"], error["input"]
     words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     shown = isinstance(found, int | float | str | bool) and kind not in _WORDS

@@ -176,7 +176,7 @@ def test_check_names_what_does_not_fit(
         assert "not writable" in capsys.readouterr().err
     path.write_text(yaml.safe_dump(values | {"profile": "nope"}), encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 2
-    assert "dvc.lock is of quick" in capsys.readouterr().err
+    assert "dvc.lock belongs to quick" in capsys.readouterr().err
     (root / "dvc.lock").unlink()
     for change, told in (({"devise": "cpu"}, "devise"), ({"device": "cuda"}, "no NVIDIA GPU")):
         path.write_text(yaml.safe_dump(values | change), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Settings of a run and of its training."""
+"""Settings of a run, of its training, and of its augmentation."""
 
 from typing import Any, Literal, Self
 
@@ -35,7 +35,7 @@ class CropParams(Section):
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    gamma: float = Field(ge=0, le=2, description="values in [0, 1] get an exponent log-uniform in [e^-gamma, e^gamma]")
+    gamma: float = Field(ge=0, le=2, description="values in [0, 1] get a power, log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
         ge=0, le=2, description="after gamma, each channel is multiplied by a factor log-uniform in [e^-gain, e^gain]"
     )
@@ -43,7 +43,7 @@ class CropParams(Section):
     rotation: Angle
     scale: float = Field(ge=0, le=1, description="sizes are multiplied by a factor log-uniform in [e^-scale, e^scale]")
     aspect: float = Field(ge=0, le=1, description="width / height is log-uniform in [e^-aspect, e^aspect], area fixed")
-    shear: float = Field(ge=0, le=1, description="y times a factor uniform in [-shear, shear] is added to x")
+    shear: float = Field(ge=0, le=1, description="x is increased by y times a factor uniform in [-shear, shear]")
     shift: float = Field(
         ge=0,
         le=64,
@@ -52,7 +52,7 @@ class CropParams(Section):
 
     @property
     def warps(self) -> bool:
-        """Whether images are warped, not just cut."""
+        """Whether images are also warped, not only cropped."""
         return any((self.rotation, self.scale, self.aspect, self.shear, self.shift))
 
     def seen_size(self, image_size: int) -> int:
@@ -77,7 +77,7 @@ class TrainingParams(Section):
 
 
 class RunSettings(Section):
-    """One entry of `runs`: the settings common to all systems. A system narrows the types of `variant` and `model`."""
+    """One entry of `runs`: the settings common to all systems. Subclasses narrow the types of `variant` and `model`."""
 
     variant: str
     dataset: Name = Field(description="a key of `datasets`")
@@ -112,11 +112,11 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name, each with what it would need, such as "competition: all"."""
+        """The settings that the model ignores, by name, each with the unmet requirement, such as "competition: all"."""
         return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
 
     def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
-        """By need, such as "competition: all": whether it is met, and the settings that the model ignores otherwise."""
+        """By requirement, such as "competition: all": whether it is met, and the settings ignored if it is not."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:
@@ -129,5 +129,5 @@ class RunSettings(Section):
         return self.model_copy(update={"training": training, "model": model})
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
-        """The new values of the model's settings that are counted in epochs, by name, for a training of `epochs`."""
+        """For a training of `epochs`: new values, by name, of the model's settings that are numbers of epochs."""
         return {}

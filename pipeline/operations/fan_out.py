@@ -1,11 +1,11 @@
-"""Uses Dask distributed to run the items that are out of date, on several workers at once.
+"""Runs the items that are out of date on several workers at once, with Dask.distributed.
 
 The process that the user starts (the *head*) asks DVC which items are out of date, and gives Dask a task for each
-item. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
-arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
-makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. The task returns them as the
-item's *packet*. Dask passes the packet to the tasks of all items that need this item. The head writes the packet into
-its own repository, and fetches the cached outputs. If no item failed, `dvc repro` has nothing left to run.
+item. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Head and workers
+exchange data, weights and arrays through a DVC cache that they share, or through a DVC remote. The rest of an item's
+result is only a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. The task returns this
+rest as the item's *packet*. Dask passes the packet to the tasks of all items that need this item. The head writes the
+packet into its own repository, and fetches the cached outputs. If no item failed, `dvc repro` then has nothing to run.
 
 Functions whose docstrings begin with "On a worker" are sent to workers with their code (pickled by value). They must
 not call other modules of `pipeline`, because workers may lack these modules.
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 HERE = DRAWING | {"download", "own_images"}
-"""Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
+"""Stages that run in the head's repository. They need a network or files outside Git, or write uncached folders."""
 
 Packet = dict[str, Any]
-"""An item's `name`, `entry` in dvc.lock, `files` (uncached outputs by path) and, from a worker, a `note` to print."""
+"""An item's `name`, its `entry` in dvc.lock and its uncached outputs (`files`, by path). A worker adds a `note`."""
 
 
 def fan_out(
@@ -58,16 +58,18 @@ def fan_out(
     repository: str | None,
 ) -> int:
     """Bring the targets, and all items that they need, up to date. `python -m pipeline fan-out --help` describes the
-    arguments. Without a remote, workers use the head's cache, which must have the same path for them. Returns 1 if an
-    item failed, or if DVC could not fetch outputs, else 0. Raises `UserError` if there are uncommitted changes, the
-    remote is unknown or does not take files, workers cannot be reached or have other versions of packages, the
-    scheduler is lost, another fan-out runs, or DVC cannot read the repository.
+    arguments. Without a remote, workers use the head's cache, which must have the same path on their machines. Returns
+    1 if an item failed, or if DVC could not fetch outputs, otherwise 0. Raises `UserError` if there are uncommitted
+    changes, the remote is unknown or does not accept files, workers cannot be reached or have other versions of
+    packages, the scheduler is lost, another fan-out is running, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if commit == "unknown":
         raise UserError("workers run a commit, but Git finds none here: install Git, and clone the repository")
     if dirty:
-        raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
+        raise UserError(
+            "workers run the last commit, but there are uncommitted changes: commit them (`git status` lists them)"
+        )
     with single_instance(root, "fan-out"):
         plan = read_plan(root, targets)
         if before := split(plan)[0]:
@@ -84,7 +86,7 @@ def fan_out(
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job), done, failed)
-            finally:  # also after Ctrl-C: the outputs of items that are done are fetched
+            finally:  # also after Ctrl-C, so that the outputs of finished items are fetched
                 if done and start_dvc(root, *job["fetch"], *done).wait():
                     failed.add(" ".join(["dvc", *job["fetch"]]))
         for name in after:
@@ -97,7 +99,7 @@ def fan_out(
 
 
 def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
-    """Three lists of stale items: items to run here first, items for workers, and items to run here at the end."""
+    """Split the stale items into three lists: to run here first, to run on workers, and to run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
     before = [name for name in stale if here.issuperset({name, *plan[name].behind})]
@@ -106,7 +108,7 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
-    """What a worker needs for a clone. Without a remote, the clone uses the head's cache, checkpoints and journals."""
+    """What workers need to make clones. Without a remote, clones use the head's cache, checkpoints and journals."""
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
         if remote and remote not in repo.config["remote"]:
@@ -122,8 +124,8 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 
 def _client(root: Path, workers: int, scheduler: str | None) -> Client:
-    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Raises `UserError` if Dask is
-    missing, the scheduler cannot be reached, or a worker has another version of a package than this machine.
+    """Connect to the scheduler or, if `scheduler` is None, start workers on this machine. Returns a Dask client. Raises
+    `UserError` if Dask is missing, the scheduler cannot be reached, or a worker has another version of a package.
     """
     try:
         from distributed import Client
@@ -135,7 +137,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
         size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
         place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
         quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-        # Workers ignore Ctrl-C: it ends the head, and the head then ends the workers.
+        # Workers ignore Ctrl-C. The head does not: it ends, and ends the workers.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         client = Client(**size, **place, **quiet)
         signal.signal(signal.SIGINT, before)
@@ -145,8 +147,8 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
 
 
 def _check_versions(client: Client) -> None:
-    """`UserError` if a worker has another version of DVC, NumPy or PyTorch than this machine. Builds (+cpu, +cu130) may
-    differ.
+    """Raise `UserError` if a worker has another version of DVC, NumPy or PyTorch than this machine. The part of a
+    version that names the build (such as +cpu or +cu130) may differ.
     """
     names = ["dvc", "numpy", "torch"]
     found: Any = client.get_versions(packages=names)  # with `check=True`, Dask would only warn
@@ -163,12 +165,12 @@ def _check_versions(client: Client) -> None:
 
 
 def _submit(client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any]) -> dict[str, Future]:
-    """Submit a task for each item, with the packets of the item and of all items it needs. Returns futures by item."""
+    """Submit a task for each item, with its packet and those of all items that it needs. Returns futures by item."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(*of_item: Any) -> Packet:  # local: Dask would pickle `run_item` itself by name, despite the line above
+    def task(*of_item: Any) -> Packet:  # local, because Dask would pickle `run_item` by name, despite the call above
         return run_item(job, *of_item)
 
     entries = _lock_entries(root)
@@ -183,7 +185,7 @@ def _submit(client: Client, root: Path, plan: Plan, sent: Sequence[str], job: di
 
 
 def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
-    """Record each finished item, and add it to `done`. Add failed items to `failed`, but no items that need them."""
+    """Record finished items, and add them to `done`. Add failed items to `failed`, but not the items that need them."""
     from distributed import as_completed
 
     for batch in as_completed(futures.values()).batches():
@@ -199,14 +201,16 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
                 failed.add(name)
                 print(f"{name} failed: {future.exception()}", flush=True)
             elif future.status not in ("finished", "error"):
-                raise UserError("the scheduler was lost: call fan-out again, which runs what is not recorded yet")
+                raise UserError(
+                    "the connection to the scheduler was lost: call fan-out again, which runs what has no result yet"
+                )
         if store := tracking_store(root):
             with suppress(OSError):
                 store.start_delivery(root / JOURNALS)
 
 
 def record(root: Path, packets: Sequence[Packet]) -> None:
-    """Write packets from workers into the head's repository. Waits while another process uses DVC there."""
+    """Write packets from workers into the head's repository. First wait until no other process uses DVC there."""
     with Repo(str(root), _wait_for_lock=True) as repo, repo.lock:
         for packet in packets:
             _write_files(root, packet)
@@ -221,7 +225,7 @@ def _lock_entries(root: Path) -> dict[str, Any]:
 
 
 def _packet(root: Path, name: str, entry: dict[str, Any] | None, uncached: Iterable[str]) -> Packet:
-    """On a worker or in the head: the packet of an item."""
+    """On a worker or in the head: make the packet of an item."""
     files = {path: (root / path).read_bytes() for path in uncached if (root / path).is_file()}
     return {"name": name, "entry": entry, "files": files}
 
@@ -234,7 +238,7 @@ def _write_files(root: Path, packet: Packet) -> None:
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date, given its packet and those of items it needs. Returns the new packet."""
+    """On a worker: update an item, given its packet and the packets of items that it needs. Returns the new packet."""
     import yaml
 
     begun = time.monotonic()
@@ -255,7 +259,7 @@ def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets:
 
 
 def _clone(job: dict[str, Any]) -> Path:
-    """On a worker: this thread's clone of the head's repository at the head's commit."""
+    """On a worker: return this thread's clone of the head's repository, at the head's commit. Make it if necessary."""
     from distributed import get_worker
 
     clone = Path(get_worker().local_directory) / f"clone-{threading.get_ident()}"
@@ -268,7 +272,7 @@ def _clone(job: dict[str, Any]) -> Path:
     (clone / ".dvc" / "config.local").write_text(job["config"])
     if cache := job["cache"]:
         if not Path(cache).is_dir():
-            raise RuntimeError(f"{socket.gethostname()} does not see {cache}: share this folder, or name a --remote")
+            raise RuntimeError(f"{socket.gethostname()} cannot read {cache}: share this folder, or name a --remote")
         _call(clone, "dvc", "cache", "dir", "--local", cache)
     for name, folder in job["folders"].items():
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
@@ -279,12 +283,14 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: run a command and return its output. RuntimeError if it fails. On Linux, it dies with the worker."""
+    """On a worker: run a command and return its output. Raises `RuntimeError` if the command fails. On Linux, the
+    command is killed when the worker ends.
+    """
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # so that DVC runs this Python
-    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # a clone's MLflow store would be lost
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # a store in the clone would be lost
         env["CAPSULES_MLFLOW"] = "off"  # if journals are shared, the head sends them to MLflow
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:

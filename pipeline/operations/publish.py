@@ -49,10 +49,10 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy to the remote the current profile's models and arrays in the state "recorded" (`freshness.STATES`; changed
-    code is ignored). Write a card for each published run, and the list of cards. Returns the size of each
-    published output in bytes, and the reason for each output that is left out or removed. Raises `UserError` if there
-    are uncommitted changes, the profile is not for publication, the remote becomes too large, or DVC reports an error.
+    """Copy the current profile's models and arrays to the remote if their state is "recorded" (`freshness.STATES`).
+    Later changes of the code are ignored. Write a card for each published run, and the list of cards. Returns the size
+    of each published output in bytes, and the reason for each output that is left out or removed. Raises `UserError`
+    if there are uncommitted changes, the profile has `publish: false`, the remote becomes too large, or DVC fails.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -61,7 +61,7 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # its content may be committed at another path: switching profiles moves it
+    for file in FILES:  # its content may be committed at another path, because switching profiles moves the file
         if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
             changed += f" M {file}\n"
     if changed:
@@ -84,13 +84,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted`. On the remote, keep only outputs of `locked` that are complete and have no file
-    above `LARGEST_FILE`. Returns a reason for each output of `wanted` that is not on the remote afterwards, and
-    for each removed output of `locked`. Raises `UserError` if the remote is now too large, or DVC reports an error.
+    """Push the outputs `wanted`. On the remote, keep only those outputs of `locked` that are complete and have no file
+    larger than `LARGEST_FILE`. Returns a reason for each output of `wanted` that is not on the remote afterwards, and
+    for each output of `locked` that was removed. Raises `UserError` if the remote is now too large, or DVC fails.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # Without names, DVC would push everything. It reads dvc.lock once per name, so only new ones are named.
+    if new:  # Without paths, DVC would push everything. It reads dvc.lock once per path, so only new outputs are given.
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -102,7 +102,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths on the remote: an output's files and, for a folder, its listing. UserError if one is missing or damaged."""
+    """An output's files on the remote, with a folder's listing. Raises `UserError` if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -116,7 +116,9 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Keep only complete outputs of `locked` with small enough files. Returns the reason for each removed output."""
+    """Delete all files on the remote, except those of complete outputs of `locked` without a file above `LARGEST_FILE`.
+    Returns the reason for each output of `locked` that was removed.
+    """
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -194,10 +196,10 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its entries. If an entry has an output at
-    or below a path in `without`, none of its outputs are pushed. Returns the number of all entries, and of files
-    that this call pushed. Raises `UserError` if a path in `without` has no output, or the remote is unknown, does not
-    take all files, cannot have a run cache (over HTTP), or is the folder of published results, which is in Git.
+    """Push the run cache of the repository in `root`, and the outputs of the cache's entries. If an entry has an output
+    at or below a path in `without`, none of the entry's outputs are pushed. Returns the number of all entries, and the
+    number of files that were pushed. Raises `UserError` if no output is at or below a path in `without`, or the remote
+    is unknown, does not accept all files, cannot hold a run cache (HTTP), or is `published/`, which is in Git.
     """
     try:
         with chdir(root), Repo() as repo, repo.lock:  # DVC takes paths in entries as relative to the working folder
@@ -218,7 +220,7 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
             result = repo.cloud.push(hashes, remote=remote)
     except UserError:
         raise
-    except Exception as error:  # every kind of remote has exceptions of its own
+    except Exception as error:  # each kind of remote raises exceptions of its own
         raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
     if result.failed:
         where, advice = f"the remote {remote or '(default)'}", "check its space and permissions, and call share again"

@@ -19,12 +19,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that makes the claim."""
 ITSELF = "itself"
-"""Key in results of the error of a model that classifies. The error of a probe has the name of the probe's features."""
+"""The key of the errors of a model that classifies without a probe. With probes, the key is the features' name."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """An item's run, what classifies, and test errors in [0, 1] by share of the training images, such as "0.1". What
-    classifies is `ITSELF` or, if linear probes do, the name of the model's first set of features.
+    """The run of an item, the classifier, and the test errors, from 0 to 1. Keys of errors are shares of the training
+    images, such as "0.1". The classifier is `ITSELF` or, with probes, the features that the results name first.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = numbers.names("share", shares[-1])[0]
@@ -51,7 +51,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set, all with one error axis. Three or more markers of a run are joined."""
+    """Draw a panel for each data set. All panels share the error axis. A run with three or more markers has a line."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -82,9 +82,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
-    """The network that answers claims about `role` ("capsules" or "cnn"): its run, the item's numbers, the item's
-    epochs divided by the run's, the number of parameters, and test errors by number of training images. Raises
-    `NotMeasuredError` if the item or the number of parameters is missing, or if the network is no classifier.
+    """The network of the item that is the evidence for `role` ("capsules" or "cnn"): its run, the item's numbers, the
+    item's epochs divided by the run's, the number of parameters, and test errors by number of training images. Raises
+    `NotMeasuredError` if the item or the number of parameters is missing, or if the network is not a classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -92,7 +92,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, d
     trained = training_behind(results, numbers, run)
     parameters = trained.number("parameters", "total") if trained else None
     if how != ITSELF or not parameters:
-        raise NotMeasuredError(f"{item} is no classifier whose parameters are known")
+        raise NotMeasuredError(f"{item} is not a classifier, or its number of parameters is unknown")
     length = numbers.settings.data_efficiency[item].epochs / numbers.run(run).training.epochs
     by_images = {int(numbers.at("images", share)): error for share, error in errors.items()}
     return run, numbers, length, parameters, by_images
@@ -101,7 +101,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, d
 def capsules_need_less(results: Results) -> Finding | None:
     """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
     if the capsules have fewer parameters, and if their error is lower at each common number of images, by more than two
-    standard errors (binomial and over replicas). None if the data sets or the largest numbers of images differ, or if
+    standard errors of the difference. None if the data sets or the largest numbers of images differ, or if
     there are fewer than two common numbers of images.
     """
     (capsules, ours, length, size, errors), (cnn, theirs, cnn_length, cnn_size, cnn_errors) = (

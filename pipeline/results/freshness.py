@@ -1,4 +1,4 @@
-"""The state of each item, such as "stale", and the hours that it takes, from its result and the parameters.
+"""Finds each item's state, such as "stale", and the hours that it takes, from its result and the parameters.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
 parameters stay until someone deletes them. Reports mark both kinds.
@@ -16,10 +16,10 @@ from pipeline.settings import differences
 State = Literal["recorded", "unlocked", "draft", "outdated", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
-    "unlocked": "in the repository, but not as in dvc.lock",
+    "unlocked": "file differs from its hash in dvc.lock",
     "draft": "made from uncommitted changes",
-    "outdated": "made by code that changed since",
-    "stale": "made with other settings than the profile's now",
+    "outdated": "made by code that has changed since then",
+    "stale": "made with settings other than the profile's present ones",
     "running": "running now",
     "missing": "not executed",
     "gone": "no longer in the profile",
@@ -30,7 +30,7 @@ _FEW = 3  # the largest number of changed settings or files that are shown for o
 
 @dataclass(frozen=True)
 class ItemStatus:
-    """One item, `<stage>/<item>`.
+    """The state of one item. Its `label` is `<stage>/<item>`.
 
     Attributes:
         hours: hours that the item took, or would take; None if unknown.
@@ -97,7 +97,7 @@ def statuses(
         }
         state = next(state for state, applies in states.items() if applies)
         time = known.get(label)
-        if estimated := made is None or stale:  # a stale item's recorded time is that of other settings
+        if estimated := made is None or stale:  # a stale item took its recorded time with other settings
             alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
             time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
@@ -118,7 +118,7 @@ def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publ
 
 
 def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
-    """The `items` that are keys of `differing`, the result of `compare`, grouped by their state in words."""
+    """Group the items that `differing` (the result of `compare`) has, by their state in words. Others are left out."""
     reasons: dict[str, list[str]] = {}
     for item in items:
         if item in differing:

@@ -26,9 +26,9 @@ from pipeline.results.settings import EvidenceParams
 
 
 class Recorded(dict[str, Any]):
-    """Settings recorded in a result: nested, read by key or by attribute (`settings.runs["x"].training.epochs`).
+    """Nested settings recorded in a result. They are read by key or attribute (`settings.runs["x"].training.epochs`).
 
-    This is not the typed form of `params.yaml`, so that old results stay readable when that form changes.
+    They are not checked against the typed form of `params.yaml`, so old results stay readable when that form changes.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class ResultError(UserError):
 
 
 class NotMeasuredError(Exception):
-    """A result or a number that a claim rests on is missing: the verdict of the claim is "not run"."""
+    """A result or a number that a claim rests on is missing. The verdict on the claim is then "not run"."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """Mean, sd and n under `keys`; None if there is no value, `ResultError` if the value lacks one of the three."""
+        """Mean, sd and n under `keys`. None if there is no value. Raises `ResultError` if it lacks one of the three."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -91,7 +91,7 @@ class Numbers:
             raise ResultError.at(self.path, problem) from None
 
     def needed(self, *keys: str) -> Measured:
-        """As `measured`, but raises `NotMeasuredError` if the number is missing."""
+        """The same as `measured`, but raises `NotMeasuredError` if the number is missing."""
         if (found := self.measured(*keys)) is None:
             raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
         return found
@@ -124,11 +124,11 @@ class Numbers:
         return Recorded(self.records[-1].get("trained") or {})
 
     def run(self, name: str) -> Recorded:
-        """The settings of a run that this result depends on. Raises `ResultError` if it recorded no such run."""
+        """The settings of a run that this result depends on. Raises `ResultError` if the result has no such run."""
         return self._setting("runs", name)
 
     def dataset_of(self, run: str) -> Recorded:
-        """The settings of the data set that a run was trained on. Raises `ResultError` as `run`."""
+        """The settings of the data set that a run was trained on. Raises `ResultError` as `run` does."""
         return self._setting("datasets", self.run(run).dataset)
 
     def _setting(self, section: str, name: str) -> Recorded:
@@ -184,7 +184,7 @@ class Results:
         """Return `item`, which evidence names, and its `numbers`. Raises `NotMeasuredError` if either is None."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
-            raise NotMeasuredError(f"evidence of {stage} is not there")
+            raise NotMeasuredError(f"the evidence of {stage} is missing")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
@@ -231,7 +231,7 @@ class Results:
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         if path.exists():
-            # Opened here because numpy does not close a file that turns out not to be an archive.
+            # The file is opened here, because numpy does not close a file that turns out not to be an archive.
             with _reading(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
             if found or study is None:
@@ -269,7 +269,7 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
     """The numbers of the training of `run` that the result `numbers` is based on. None if the training is missing, or
-    if the two results were made with different settings of the run or its data set.
+    if the training and `numbers` were made with different settings of the run or of its data set.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
@@ -283,8 +283,8 @@ def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
 
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows of one study in the table of a set, without columns that are empty in these rows and not in `columns`.
-    Types are inferred from these rows only, because a column of integers may hold text in another study.
+    """The rows of one study in the table of a set. A column that is empty in these rows is left out, unless it is in
+    `columns`. Types are inferred from these rows only, because a column of integers may hold text in another study.
     """
     whole = pd.read_csv(path, dtype=str, keep_default_na=False)
     if "study" not in whole:
@@ -355,5 +355,5 @@ def studies_of(results: Results, stage: str) -> Iterator[Study]:
 
 
 def study_of(results: Results, stage: str, name: str | None) -> Study | None:
-    """The first study called `name`, in a set or not; None if there is none. Raises `ResultError` as `studies_of`."""
+    """The first study called `name`, or None. It may be in a set. Raises `ResultError` if a result is corrupt."""
     return next((study for study in studies_of(results, stage) if study.name == name), None)

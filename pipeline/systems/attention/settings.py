@@ -45,7 +45,7 @@ class DensityStudy(Section):
         min_length=1, description="numbers of dimensions of poses to try"
     )
     kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        min_length=1, description="geometric means to try for the concentrations of the components' cues"
+        min_length=1, description="values to try for the geometric mean of the concentrations of the components' cues"
     )
     components: int = Field(ge=2, le=1000, description="number of predictions (and mixture components) of a part")
     sigma: float = Field(

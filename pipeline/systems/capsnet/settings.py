@@ -85,7 +85,9 @@ class InferParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is capsnet")
     images: int = Field(ge=1, le=10_000_000, description="number of test images (the first ones), used as one batch")
-    conditions: list[InferCondition] = Field(min_length=1, description="energies to minimise, each from a forward pass")
+    conditions: list[InferCondition] = Field(
+        min_length=1, description="energies to minimise; each inference starts at the forward pass"
+    )
     steps: int = Field(ge=1, le=100_000, description="gradient steps for each energy")
     rate: float = Field(gt=0, le=1, description="step size")
 

@@ -26,7 +26,7 @@ class SeedingParams(Section):
 
 
 class GenerativeModelParams(Section):
-    """Probabilistic capsules, document 000, section 2 and appendix B. `generative_model.py` explains the symbols."""
+    """Settings of the model (document 000, section 2, appendix B). `model/generative_model.py` explains the symbols."""
 
     objects: int = Field(ge=1, le=256, description="number of capsules in the top layer (k = 0)")
     parts: int = Field(ge=1, le=256, description="number of capsules in the bottom layer (k = 1); each has a template")
@@ -51,9 +51,9 @@ class GenerativeModelParams(Section):
         "at seeding_epoch, weighted by its presence; zero: 0, as printed in equation 6"
     )
     slots: Literal["own", "any"] = Field(
-        description="own: each part has its own place in a parent (as published); any: its place is marginalised"
+        description="own: each part has its own place in a parent (as published); any: the likelihood sums over places"
     )
-    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects. learned: starts at 1; uniform: 1")
+    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects. learned: 1 at first; uniform: 1")
     dummy_affinity: float = Field(gt=0, le=10, description="affinity rho_0j of the dummy parent, which is always on")
     dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of a part's pose if the dummy is its parent")
     object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
@@ -70,12 +70,12 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="number of induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="number of features per object after the set transformer")
 
-    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts, if more follow")
+    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts, if any follow")
     seeding: SeedingParams | None = Field(
         description="the mixture that sets M_ij, gamma_ij and c_ij; null: each object's M_ij is set from one image"
     )
     early_coupling: float = Field(
-        ge=0, le=1, description="initial factor on the parts' gradients of all terms of the bound except the pixels'"
+        ge=0, le=1, description="initial factor on parts' gradients by all terms of the bound except the pixels'"
     )
     early_epochs: int = Field(ge=0, le=10_000, description="number of epochs with the factor early_coupling")
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs after early_epochs in which the factor rises to 1")
@@ -129,7 +129,7 @@ class GenerativeRun(RunSettings):
         share = epochs / self.training.epochs
 
         def shortened(time: int) -> int:
-            # A number of epochs above 0 stays at least 1. Rounding could make it 0, and so skip a phase of training.
+            # A number above 0 stays at least 1. If it were rounded to 0, a phase of training would be skipped.
             return max(round(time * share), min(time, 1))
 
         seeding = self.model.seeding
@@ -182,10 +182,10 @@ Engine = Annotated[AdamEngine | LBFGSEngine | GaussNewtonEngine, Field(discrimin
 
 
 class FailureParams(Section):
-    """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
+    """Settings of the failure analysis (document 000, section 5.4, Figures 5 to 7)."""
 
     turns: Annotated[list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]], AfterValidator(check_distinct)] = Field(
-        min_length=1, description="degrees: angles by which images are rotated, to compare their poses (Figure 5)"
+        min_length=1, description="degrees: images are rotated by these angles, to compare poses of parts (Figure 5)"
     )
     images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
     starts: int = Field(ge=1, le=360, description="number of initial rotations to align two templates (Figure 6)")
@@ -195,7 +195,7 @@ class FailureParams(Section):
 
 
 class PosteriorParams(Section):
-    """One study that compares the full variational posterior over poses with delta poses, document 000, section 2.3."""
+    """One study that compares a full variational posterior over poses with delta poses (document 000, section 2.3)."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
@@ -213,7 +213,7 @@ class PosteriorParams(Section):
 
 
 class OptimiseParams(Section):
-    """One study of free-form optimisation: each image has its own variational parameters, document 000, section 2.4."""
+    """One study of free-form optimisation, with variational parameters for each image (document 000, section 2.4)."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")

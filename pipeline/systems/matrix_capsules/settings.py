@@ -24,9 +24,9 @@ class BayesParams(Section):
     alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of mixing proportions")
     kappa0: float = Field(gt=0, le=1e6, description="number of votes that the prior mean 0 of a pose counts as")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions (paper: pose_side^2 + 1)")
-    psi0: float = Field(gt=0, le=1e6, description="scale of the prior of precisions, whose mean is nu0 psi0")
+    psi0: float = Field(gt=0, le=1e6, description="scale of the prior of precisions; its mean is nu0 psi0")
     precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: a matrix (paper)")
-    shares_of: Literal["layer", "position"] = Field(description="where mixing proportions sum to 1 (authors: position)")
+    shares_of: Literal["layer", "position"] = Field(description="capsules whose mixing proportions sum to 1")
 
 
 _ACTS_WITH = {
@@ -35,8 +35,8 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Values of `activation`, and the settings that have no effect without them (with bayes, saving must be null). `_needs`
-may exempt `variance_floor`.
+"""For some values of `activation`: the settings that have an effect only with these values. With bayes, `saving` must
+be null. `_needs` leaves out `variance_floor` if the unit of coordinates depends on it.
 """
 
 
@@ -51,7 +51,9 @@ class MatrixCapsulesModelParams(Section):
     types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at a position, by layer (C, D)")
     capsule_kernel: int = Field(ge=1, le=31, description="positions: side K of receptive fields")
     capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: stride of each layer")
-    pose: Literal["matrix", "vector"] = Field(description="votes: matrix times matrix, or vector times full matrix")
+    pose: Literal["matrix", "vector"] = Field(
+        description="matrix: a vote is a pose matrix times a matrix; vector: a pose vector times a full matrix"
+    )
     pose_side: int = Field(ge=2, le=16, description="side of a pose matrix; a pose vector has pose_side^2 numbers")
     coordinate_addition: bool = Field(description="whether a child's position is added to its votes for classes")
     coordinate_scale: float = Field(gt=0, le=100, description="offset per step of position, in coordinate_unit")
@@ -70,13 +72,15 @@ class MatrixCapsulesModelParams(Section):
     bayes: BayesParams
     batch_norm: bool = Field(description="whether feature maps, poses and activations are normalised (Ribeiro et al.)")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="instead of `competition: all` in iteration 1 (authors: position)")
+    first_shares: Competition = Field(description="competition in iteration 1, if `competition` is all")
     inverse_temperature: float = Field(gt=0, le=1e6, description="limit of lambda for many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i >= 0: lambda = limit (1 - rate^(i+1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous pose in the new pose of a capsule")
     damped_first: bool = Field(description="whether iteration 1 is damped, with 0 as previous pose (authors' code)")
-    variance_floor: float = Field(gt=0, le=1, description="added to variances of votes; bayes uses it in floor_sd only")
+    variance_floor: float = Field(
+        gt=0, le=1, description="added to variances of votes; with bayes, it only sets the unit floor_sd"
+    )
     saving: float | None = Field(
         gt=0, le=1e4, description="nats: mean cost that a vote saves under the initial betas; null: betas as given"
     )
@@ -105,7 +109,9 @@ class MatrixCapsulesModelParams(Section):
         if self.batch_norm and self.activation != "bayes":
             raise ValueError("batch_norm needs activation: bayes")
         if self.activation == "bayes" and self.saving is not None:
-            raise ValueError("with activation: bayes, saving must be null: it balances the costs of mdl")
+            raise ValueError(
+                "with activation: bayes, saving must be null, because it sets the betas of activation: mdl"
+            )
         least = self.pose_side**2 - 1
         if self.bayes.precisions == "wishart" and self.bayes.nu0 <= least:
             raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")

@@ -13,11 +13,11 @@ class ScheduleParams(Section):
     momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
     thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         min_length=1,
-        description="nu of each round: an example keeps its prior means if the most probable other class is at most nu "
-        "times as probable as its own class",
+        description="nu of each round: an example's hidden vectors keep their prior means if the most probable other "
+        "class is at most nu times as probable as its own class",
     )
     patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        min_length=1, description="for each round, the iterations without a lower validation error after which it ends"
+        min_length=1, description="each round ends after this number of iterations without a lower validation error"
     )
     most_iterations: int = Field(ge=1, le=1_000_000, description="maximum iterations of one problem in all rounds")
 
@@ -133,7 +133,7 @@ RegressionStudy = Annotated[
 
 
 class RegressionSet(Section):
-    """Several short studies of one data set that run together as one item, because an item takes seconds to start."""
+    """Several short studies of one data set that run as a single item, because each item takes seconds to start."""
 
     dataset: Name = Field(description="a key of `datasets`, which all studies use")
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="studies by name")
