@@ -12,22 +12,22 @@ from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
 WORDS: tuple[Word, ...] = get_args(Word)
-"""Words for how a claim differs between the sides. The most interesting is first."""
+"""Each word says how a claim differs between the sides. The most interesting word is first."""
 
 LEVEL = 0.05
-"""Approximate upper limit of the false discovery rate: of the tested claims called "moved", the expected share that
-differs only by chance. It is also the approximate probability of calling any claim "moved" if nothing has changed.
+"""Approximate upper limit of the false discovery rate. This rate is an expected share: of the tested claims called
+"moved", how many differ only by chance. If nothing has changed, it is the probability of calling any "moved".
 """
 
 
 @dataclass(frozen=True)
 class Change:
-    """A claim that differs. `before` or `after` is None if the claim was not run on that side.
+    """A claim that differs between two sides. `before` or `after` is None if the claim was not run on that side.
 
     Attributes:
-        difference: number of `after` minus number of `before`, in their unit; None if a side has no number.
-        noise: noise of the difference; if there are two estimates, the one with the larger p-value; None if unknown.
-        chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
+        difference: the number in `after` minus the number in `before`; None if one of them is missing.
+        noise: noise of `difference`; of two estimates, the one with the larger p-value; None if unknown or not needed.
+        chance: p-value of `difference` under the hypothesis that nothing changed; None if `noise` is None.
     """
 
     id: str
@@ -40,10 +40,10 @@ class Change:
 
 
 def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]]) -> list[Change]:
-    """The claims that differ, in the order of `WORDS`. Differences are tested together (Benjamini and Hochberg 1995).
+    """The claims that differ, sorted by their word. Differences are tested together (Benjamini and Hochberg 1995).
 
     Args:
-        spreads: each side's spread between machines, by the claim's id.
+        spreads: for `before` and for `after`, the spread of each claim between machines, by the claim's id.
     """
     found = []
     for claim in dict.fromkeys([*before.answers, *after.answers]):
@@ -61,7 +61,7 @@ def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapp
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim. If its noise is known, its word is "within noise". `changes` may replace this."""
+    """The change of one claim. If it has a p-value, its word is "within noise" until `changes` tests all claims."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:

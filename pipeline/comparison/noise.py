@@ -25,8 +25,8 @@ class Spread:
     Attributes:
         sd: sample standard deviation of our number over machines, in the number's unit; 0 if `n` is 1, None for a claim
             without a number.
-        n: number of machines. Machines that have equal numbers for all claims from the same items as this claim are not
-            independent, and count as one. For a claim without a number, all machines are counted.
+        n: number of machines. If all claims from the same items as this claim have equal numbers on two machines, these
+            machines are not independent, and count as one. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of repetitions (mostly seeds) over which each machine's number is averaged.
     """
@@ -67,7 +67,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
     """The spread of every claim between `sides`, whose results were made on different machines.
 
     Returns:
-        The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
+        Two dictionaries: the spreads by the claim's id, and the ids of claims that were skipped, by reason in words.
 
     Raises:
         UserError: there is only one side, the profiles differ, or no measurable claim differs between the sides.
@@ -96,7 +96,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 
 
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
-    """Write the spread between machines. Returns the file's path. Raises `UserError` if it cannot be written."""
+    """Write the spreads to `noise.json`, and return the path of this file. Raises `UserError` if writing fails."""
     path = Layout(root, sides[0].profile).noise_path
     machines = []
     for side in sides:
@@ -109,9 +109,10 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
     """Up to two estimates of the noise of the difference between two numbers.
 
-    The first estimate needs several repetitions (mostly seeds) of at least one number. It pools the standard deviations
-    of both numbers' repetitions. If only one number has several repetitions, its standard deviation is used for both.
-    The second estimate needs both `spreads`. Estimates of 0 are omitted, because a few results may be equal by chance.
+    The first estimate needs at least one number that is a mean of several repetitions (mostly seeds). It pools the
+    standard deviations of both numbers over repetitions. If only one number has several repetitions, its standard
+    deviation is used for both. The second estimate needs, for each number, a spread over two or more machines.
+    Estimates of 0 are omitted, because a few results may be equal by chance.
     """
     found = []
     if degrees := before.n + after.n - 2:
@@ -140,7 +141,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without duplicates. Of sides with equal numbers for all claims from `items`, only the first is kept."""
+    """The sides without duplicates. Sides with equal numbers for all claims that rest on `items` count as one."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

@@ -23,14 +23,14 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard. `value` is our number, None if there is none.
+    """A row of a scorecard. `value` is our number for the claim; None if we have none.
 
     Attributes:
         sd: standard deviation over `n` repetitions (mostly seeds), in the number's unit; 0 if n is 1. If
             `standard_error` is true, it is the standard error of the mean instead.
-        verdict: the row's field `judged`. Instead of this verdict, the page may show "undecided" or "not tested".
+        verdict: the row's field `judged`. Where this differs from the row's field `verdict`, the page shows both.
         items: names `<stage>/<item>` of the results that the number rests on.
-        made_by: two comma-separated lists: the commits of these results, and the hashes of their settings.
+        made_by: two texts: the commits that made these results, and the hashes of their settings, joined by commas.
         runs: ids of the tracked runs that made these results.
     """
 
@@ -80,7 +80,7 @@ class Tree:
         return shown.stdout.decode(errors="replace") if shown.returncode == 0 else None
 
     def params(self, profile: str = "") -> dict[str, Any]:
-        """The parameters of a profile, by default of the current one. Raises `UserError` if there are none."""
+        """The parameters of `profile`; if it is empty, of the current profile. Raises `UserError` if there are none."""
         values = self._params(PARAMS)
         if not isinstance(values.get("profile"), str):
             raise UserError(f"{self.name} has no {PARAMS} that names its profile")
@@ -99,8 +99,8 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: the profile of the sides whose word does not name a profile. By default, it is the profile that is
-            current in the last of these sides.
+        profile: the profile of each side whose word does not name a profile. By default, it is the current profile of
+            the last of these sides.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.
@@ -118,7 +118,7 @@ def _load(tree: Tree, profile: str) -> Side:
         raise UserError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
         answers = {row["id"]: _answer(row) for row in json.loads(text)}
-    except (ValueError, KeyError, TypeError) as error:  # for example, Git left conflict markers in it
+    except (ValueError, KeyError, TypeError) as error:  # for example, Git left conflict markers in the file
         raise UserError(f"{path} of {tree.name} is not a scorecard: {error}") from None
     return Side(profile, params, answers, tree)
 
@@ -137,7 +137,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 
 
 def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
-    """The files that a word names, and its profile. The profile is None if the word does not name a profile."""
+    """The files that `word` names, and the profile that it names (None if it does not name a profile)."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
     profiles = [profile.name for profile in Profiles(root).all()]
@@ -158,7 +158,7 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
 
 
 def _commit(root: Path, word: str) -> str | None:
-    """The commit of a Git revision or a DVC experiment. None if `word` is neither, or there is no repository."""
+    """The commit that a Git revision or DVC experiment names. None if `word` is neither, or there is no repository."""
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
     except (SCMError, GitError):  # GitError: the repository has no commit yet

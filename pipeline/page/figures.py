@@ -1,8 +1,8 @@
 """Writes a profile's figures, prepares them for the page, and writes the tables that `dvc plots` draws.
 
 `figures.json` has titles and captions. The folder `films` has films, which the page shows with a slider. Both are next
-to the folder of figures. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a
-figure is kept if its results are unchanged. A figure is removed if its arrays exist but no report draws it.
+to the folder of figures. Git has figures and numbers, but no arrays, so a clone may lack the arrays that a figure
+shows. Such a figure is kept unless its results were made again. Other figures are removed if no report draws them.
 """
 
 import base64
@@ -32,7 +32,7 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""Prefixes of names. The page's first screen shows each document's first PNG figure whose name has such a prefix."""
+"""Prefixes of figures' names. The page's first screen shows each document's first PNG figure with such a prefix."""
 FRONT_SIZE = (640, 320)
 """Maximum width and height, in pixels, of a figure's image on the first screen. The page shows it at half this size, so
 that it is sharp on high-density screens. An image that is too tall for its width is cropped at the bottom.
@@ -44,8 +44,8 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 
 def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
     """Draw every figure into `folder`, write titles and captions next to it, and remove files of figures that are no
-    longer shown. Returns the ids of the tracked runs whose results a drawn figure shows, by the figure's path. Raises
-    `UserError` if a file cannot be read or written.
+    longer shown. Returns a dictionary from the path of each drawn figure to the ids of the tracked runs whose results
+    it shows. Raises `UserError` if a file cannot be read or written.
     """
     before, _ = on_disk(folder, results)
     tracking_runs, drawn = dict[Path, list[str]](), dict[str, Picture]()
@@ -83,8 +83,8 @@ def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk that were drawn from the present results. Also returns the executed items
-    whose arrays or tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
+    """The figures on disk that were drawn from the present results, and the executed items whose arrays or tables were
+    missing when the figures were drawn. Such an item is given as text, for example "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = read_json(path) if path.exists() else {"figures": [], "incomplete": []}
@@ -124,22 +124,22 @@ def load_figure(folder: Path, figure: Picture) -> Picture:
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
-    """The data URI of an image as WebP. With `lossless=True`, it has three quarters of the size of a PNG file."""
+    """The data URI of an image in WebP format. With `lossless=True`, it is a quarter shorter than that of a PNG."""
     written = io.BytesIO()
     picture.convert("RGB").save(written, "webp", **options)
     return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
 
 
 def vector_uri(svg: str) -> str:
-    """The data URI of an SVG drawing, without comments, metadata and most white space. Base64 would be longer, because
-    only a few characters need encoding here.
+    """The data URI of an SVG drawing, without comments, metadata and most white space. In base64, the URI would be
+    longer, because only a few characters of a drawing need encoding.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """Data URI (`uri`, at most `FRONT_SIZE`) and title (`alt`) of the first PNG with a prefix in `FRONT`, or None."""
+    """Title (`alt`) and reduced image (`uri`) of the first PNG figure that `FRONT` selects; None if there is none."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -154,8 +154,8 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
 
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write a CSV file for each plot that `dvc plots` draws for all runs, with a row for each point. A file is written
-    even if it has no rows, because DVC expects it. Raises `UserError` if a file cannot be read or written.
+    """Write a CSV file for each plot in which `dvc plots` shows all runs. A row is a point of the plot. A file is
+    written even if it has no rows, because DVC expects it. Raises `UserError` if a file cannot be read or written.
     """
     for name, columns, tables in (
         ("learning", ["epoch", "loss"], _validation(results, "loss")),
@@ -168,7 +168,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with the metric: for each epoch, its mean over the seeds that reached this epoch."""
+    """Yield a table for each run that has the metric. A row has an epoch and the mean over seeds that reached it."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -178,8 +178,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the accuracy,
-    averaged over seeds. The probes are those of the protocol `refit`, fit to images rotated like the test images.
+    """Yield a table for each run with linear probes. A row has the name of the features, the largest angle in degrees,
+    and the mean accuracy over seeds. Only probes that are fitted to images rotated like the test images are included.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

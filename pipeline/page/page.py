@@ -35,8 +35,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""The mark and tone of each verdict, ordered from agreement to disagreement, then "not run". The tone (good, bad or
-none) gives the colour of the mark. The mark's shape and the word next to it make the verdict clear without colour.
+"""The mark and tone of each verdict. Verdicts go from agreement to disagreement; "not run" is last. The tone (good, bad
+or none) sets the colour of the mark. The mark's shape and the word next to it make the verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
@@ -49,19 +49,19 @@ CHANGES = {
     "setting": "with the document's settings, as in profile paper-gpu",
     "unexplained": "with other seeds, networks or step sizes in params.yaml",
 }
-"""What to change to test a claim, in words, for each kind of reason in a row's `why`."""
+"""For each kind of reason in a row's field `why`: words that say what to change to test the claim."""
 
 _AWAY = "arrays or tables are not on this machine, so figures of these items are older, or missing"
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
-"""Maximum number of items or of commits that a line names. If there are more, the line says how many more."""
+"""Maximum number of items or of commits that a line of the page names. If there are more, it says how many more."""
 
 Content = dict[str, Any]
 """Values that the template `page.html.j2` shows, by their names in the template."""
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
-    """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile, except that of `profile`."""
+    """The scorecards of `QUICK` and `PAPER`, by profile. That of `profile` and missing ones are left out."""
     paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
     return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
@@ -81,8 +81,8 @@ def build_page(
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
-        differing: for each `<stage>/<item>` whose result is missing or differs from the current profile, the reason
-            in words (`freshness.compare`). Figures, tables and claims that use such a result are marked.
+        differing: for each `<stage>/<item>` whose result is missing, stale, a draft or no longer in the profile, its
+            state in words. Figures, tables and claims that use such a result are marked with this text.
         scorecards: scorecards of other profiles, by profile, to show beside `rows`.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         repository: web address for links to commits and code. If it is empty, links to code are relative paths.
@@ -152,7 +152,7 @@ def _cards(
     differing: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
 ) -> list[Content]:
-    """One card per row: the claim, the document's number, and the findings of this profile and of `others`."""
+    """One card per row: the claim, the document's number, our finding, and the findings of the profiles in `others`."""
     shown = []
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
@@ -180,8 +180,8 @@ def _cards(
 
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
-    """One profile's finding about a claim: number, meaning of ±, sort key, verdict, tier, and the shell commands that
-    measure the claim again. `judged` is the row's field `judged` (see `scorecard`), or empty if it equals `verdict`.
+    """One profile's finding about a claim: the number, the meaning of ±, a sort key, the verdict, the tier, and shell
+    commands that measure the claim again. The entry `judged` is the row's, or empty if this equals the row's `verdict`.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
@@ -201,14 +201,15 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "tone": tone,
         "tier": tier(row),
         "judged": row["judged"] if row["judged"] != verdict else "",
-        # With -s, DVC runs only these two stages. Without it, DVC would run every item that they depend on.
+        # With -s, DVC runs only `figures` and `tables`. Without it, DVC would run every item that they depend on.
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """How to test a claim: advice, with the time that the items took, and a shell command. `kind` is the kind in the
-    row's `why`. `paper` is the claim's row in profile paper. If the claim was run there, the advice names that profile.
+    """Two texts that say how to test a claim: advice, with the time that its items took, and a shell command. `kind` is
+    the first entry of the row's `why`. `paper` is the claim's row in profile paper; the advice names that profile if
+    the claim was run there.
     """
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
@@ -237,8 +238,8 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text, or only the value if `sd` is None. Both have as many decimals as the claim's number or sd
-    (whichever has more), but at least one. They have no decimals if |value| >= 1,000, and one decimal more if
+    """`value ± sd` as text, or only the value if `sd` is None. Both have as many decimals as the document's number or
+    its sd (whichever has more), but at least one. They have no decimals if |value| >= 1,000, and one decimal more if
     0 < `sd` < 0.05. If `sd` is None and 0 < |value| < 0.05, the value has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
@@ -262,8 +263,8 @@ def _bar(verdicts: Iterable[Verdict]) -> list[Content]:
 
 
 def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
-    """Where numbers come from: items, data set, commits, time and device. `merged` is a result of `merged_provenance`.
-    The entry `record` has further facts, as text by name. None if there are no items.
+    """Where numbers come from: items, data set, commits, time and device. `merged` is what `merged_provenance` returns.
+    The entry `record` is a dictionary of further facts, as text. Returns None if there are no items.
     """
     found, items, seconds = _commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {
@@ -285,7 +286,7 @@ def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
 
 
 def _commits(merged: str | None) -> list[str]:
-    """The commits in `merged` (from `merged_provenance`, separated by commas) as short hashes, without repetitions."""
+    """The commits in the text `merged`, in which commas separate them, as short hashes without repetitions."""
     return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
 
 

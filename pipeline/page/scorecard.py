@@ -11,7 +11,7 @@ The rules for verdicts:
   calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". A claim about a baseline has
   `better: neither`. It is "worse" in both directions, because a better baseline also weakens the document's comparison.
 - A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
-  publication (`publish` in params.yaml), a claim that is answered from a draft is "not run", too.
+  publication (`publish` in params.yaml), a claim that rests on a draft is "not run", too.
 
 These rules give the field `judged` of a row. In two cases the field `verdict` differs from it, and the page shows both:
 
@@ -21,20 +21,20 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   conditions. (1) Training took fewer steps than in the document or its published code. (2) Our error on augmented
   training images, in the last epoch (in an ablation, in the epoch whose weights are kept), is above the document's
   error. (3) Our error still falls: its mean over the last eighth of the epochs is below that of the previous eighth, by
-  more than two (binomial) standard errors of the difference. This error is measured on test images if the run tests
-  some after every epoch, else on validation images. (4) The document does not provide its distorted images, so we use
-  our own. Facts 2 and 3 count only if the claim is about an error, and our error is above the document's. A claim
+  more than two (binomial) standard errors of the difference. It is the error on test images if the run tests some
+  of them after every epoch, else on validation images. (4) The document does not provide its distorted images, so we
+  use our own. Facts 2 and 3 count only if the claim is about an error, and our error is above the document's. A claim
   without a number is "not tested" if (1) or (4) is true, even if it holds here. If the rules give both "undecided" and
   "not tested", the verdict is "not tested".
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. For "not
 tested" (kind budget or data) and "undecided" (kind noise), the cause is the reason for the verdict. For "better",
-"worse" and "fails", it is the finding's first remark in the order budget, data, setting, noise (for "better", budget is
-last). If there is no remark, the kind is "unexplained".
+"worse" and "fails", it is one remark of the finding: the first in the order budget, data, setting, noise (for "better",
+budget is last). If there is no remark, the kind is "unexplained".
 
-A verdict from other data, or from smaller settings, than the document's says nothing about the document. Such a row is
-judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
-(MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
+If the data are not the document's, or the settings are smaller, a verdict says nothing about the document. Such a row
+is judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's
+data (MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
 """
 
 import math
@@ -99,7 +99,7 @@ def tolerance(claim: Claim) -> tuple[float, str]:
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
-    """The verdict on a claim from our number or the check alone (field `judged`). For the rules, see the module."""
+    """The verdict that our number or the claim's check gives (field `judged`). For the rules, see the module."""
     if finding is None:
         return "not run"
     if claim.value is None:
@@ -113,8 +113,8 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """The kind and the text of the reason why a finding does not decide its claim. The kind "noise" gives the verdict
-    "undecided". Other kinds give "not tested". None if the verdict of `judge` stands. For the rules, see the module.
+    """The reason why a finding does not decide its claim: its kind and its text. The kind "noise" gives the verdict
+    "undecided", other kinds "not tested". None if the verdict of `judge` stands. For the rules, see the module.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])
@@ -123,7 +123,7 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
         return (flagged[0].kind, flagged[0]) if flagged else None
     if ours is None or judged not in ("better", "worse"):
         return None
-    if judged == "worse" and learned and ours.mean > claim.value:  # so it is an error: a worse accuracy is lower
+    if judged == "worse" and learned and ours.mean > claim.value:  # then it is an error: a worse accuracy is lower
         trained, before, last = learned.training_error, learned.before, learned.last
         if trained is not None and trained > claim.value:
             told = f"training error {trained:.2f} %, the document's test error {claim.value:g} %"
@@ -160,7 +160,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then a note for each number in `others`: the protocol, the number and the verdict on it."""
+    """A finding's notes, then a note for each entry of its field `others`: protocol, number and verdict."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()
@@ -169,7 +169,7 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
 
 
 def _draft_note(claim: Claim, finding: Finding) -> str:
-    """A note on a claim that is "not run" because of drafts: the verdict that these drafts would give."""
+    """A note for a claim that is "not run" because it rests on drafts. It says which verdict the drafts would give."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
     drafts = ", ".join(unique(item_name(record) for record in finding.records if record.get("dirty")))
     return f"drafts would give the verdict {judge(claim, finding)}{value}: {drafts} made from uncommitted changes"
@@ -186,7 +186,7 @@ def build_scorecard(
     """One row per claim, in the claims' order.
 
     Args:
-        measures: the measure of each claim, by the claim's id; `report.measures()` by default.
+        measures: the function that measures each claim, by the claim's id; by default, all of `report.measures()`.
         drafts: whether drafts may answer claims. If False, a claim that rests on a draft is "not run", and a note
             gives the verdict that the draft would lead to.
     """
@@ -225,7 +225,7 @@ def build_scorecard(
 
 
 def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
-    """A row's data set, and remarks on how its settings differ from the document's (empty if they do not)."""
+    """The label of a row's data set, and remarks on how data and settings differ from the document's (may be empty)."""
     label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
     return label, remarks
 
@@ -241,7 +241,7 @@ def tier(row: Row) -> Tier | None:
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:
-    """The number of rows with each verdict, by tier. Rows that were not run have the tier None."""
+    """The number of rows with each verdict, by tier. Rows whose verdict is "not run" have the tier None."""
     counts: dict[Tier | None, dict[Verdict, int]] = {each: dict.fromkeys(VERDICTS, 0) for each in (*TIERS, None)}
     for row in rows:
         counts[tier(row)][row["verdict"]] += 1

@@ -29,7 +29,7 @@ from pipeline.systems import REPORTS
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Yield each report module that defines the name `part`, and its document's number ("" without a document)."""
+    """Yield each report module that defines the name `part`, with the number of its document ("" if it has none)."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):

@@ -1,4 +1,4 @@
-"""Compares the test errors of all systems for several numbers of training images (document 003): figure and claim."""
+"""Compares test errors after training on fewer images: draws all systems, and measures a claim of document 003."""
 
 import math
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that makes the claim."""
 ITSELF = "itself"
-"""The key of the errors of a model that classifies without a probe. With probes, the key is the features' name."""
+"""Errors have this key in a result if the model itself classifies. If a probe does, the key names its features."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, the classifier, and the test errors, from 0 to 1. Keys of errors are shares of the training
-    images, such as "0.1". The classifier is `ITSELF` or, with probes, the features that the results name first.
+    """The name of an item's run, the classifier, and the test errors (0 to 1) by share of the training images, such as
+    "0.1". The classifier is `ITSELF` or, with probes, the name of the features that the first probe uses.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = numbers.names("share", shares[-1])[0]
@@ -33,7 +33,7 @@ def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield one figure of all systems, or none if no item was executed."""
+    """Yield one figure of all systems. Yields nothing if no item of the study was executed."""
     if measured := dict(results.executed("data_efficiency")):
         yield Drawing(
             "data-efficiency",
@@ -51,7 +51,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set. All panels share the error axis. A run with three or more markers has a line."""
+    """Draw a panel for each data set. All panels share the error axis. A line joins three or more markers of a run."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -82,9 +82,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
-    """The network of the item that is the evidence for `role` ("capsules" or "cnn"): its run, the item's numbers, the
-    item's epochs divided by the run's, the number of parameters, and test errors by number of training images. Raises
-    `NotMeasuredError` if the item or the number of parameters is missing, or if the network is not a classifier.
+    """Facts on the item that params.yaml names as evidence for `role` ("capsules" or "cnn"): the name of the run, the
+    numbers of the item, the item's epochs divided by the run's, the number of parameters, and the test errors by number
+    of training images. Raises `NotMeasuredError` if one of these is missing, or the network is not a classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -99,10 +99,10 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, d
 
 
 def capsules_need_less(results: Results) -> Finding | None:
-    """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
-    if the capsules have fewer parameters, and if their error is lower at each common number of images, by more than two
-    standard errors of the difference. None if the data sets or the largest numbers of images differ, or if
-    there are fewer than two common numbers of images.
+    """Divide the capsules' test error by the CNN's at each number of training images that both have. Our number is the
+    largest ratio. The claim holds if the capsules have fewer parameters and, at each of these numbers, an error that is
+    lower by more than two standard errors of the difference. None if the networks differ in data set or largest number
+    of images, or if fewer than two numbers of images are common to both.
     """
     (capsules, ours, length, size, errors), (cnn, theirs, cnn_length, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

@@ -25,25 +25,25 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer. Three are errors of predictions of the layer on moved images. The prediction is made by theory
-(`OWN`), by a fitted linear map (`FITTED`), or is that the layer does not change (`INVARIANCE`). `RESAMPLING` is the
-layer's change if an image is moved and then moved back.
+"""Measures of a layer. Three are errors: the layer's numbers on moved images are predicted by theory (`OWN`), by a
+fitted linear map (`FITTED`), or are predicted not to change (`INVARIANCE`). `RESAMPLING` is the change of the
+layer's numbers if an image is moved and then moved back.
 """
 TRAINED, UNTRAINED, DERIVATIVE, WITHIN = "trained", "untrained", "derivative", "within_classes"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
-"""Factors of variation of the viewpoint in photographs of toys. A step goes from one value of a factor to the next."""
+"""Angles of the viewpoint, which vary in photographs of toys. A step goes from one value of an angle to the next."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
-"""Names of capsule systems with layers of poses, which should be equivariant."""
+"""Names of the capsule systems that have layers of poses. These layers should be equivariant."""
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "moved and back"}
 
 
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
-    """The mean error over replicas, with its standard error over test images and replicas; None if not measured.
+    """The mean error over replicas. Its standard error is over test images and replicas. None if it was not measured.
 
     Args:
-        place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, magnitude (none for derivatives).
+        place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, magnitude (not for derivatives).
         kind: "relative_error" (error / sd over images), `WITHIN` (error / sd within classes), or `DERIVATIVE`.
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
@@ -53,7 +53,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
+    """The mean error of a trained layer: over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
     Errors are divided by the sd within classes. If they were divided by the sd over all images, they would be small for
     any layer that depends on little but the class. The result's standard error is the mean of the standard errors,
@@ -73,10 +73,10 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
 
 @dataclass(frozen=True)
 class Followed:
-    """A trained network's layer that should be equivariant, and its mean errors over transformations (`overall`).
+    """A layer that should be equivariant, in a trained network, with its mean errors over transformations (`overall`).
 
     Attributes:
-        measure: the prediction of the layer on moved images, `OWN` (by theory) or, if theory has none, `FITTED`.
+        measure: what predicts the layer on moved images: theory (`OWN`) or, if there is none, a fitted map (`FITTED`).
         error: the error of this prediction; None if the layer is constant, or an older result has no such errors.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
@@ -95,8 +95,8 @@ class Followed:
         return f"{self.name}, {_SHOWN[self.measure]}"
 
     def better_than(self, other: "Followed") -> bool:
-        """Whether the layer's error is below the other layer's by more than two standard errors, and below its own
-        `stays`. False if one of these three errors is None.
+        """Whether this layer's `error` is below the other layer's `error` by more than two standard errors, and below
+        this layer's `stays`. False if one of these three errors is None.
         """
         if self.error is None or self.stays is None or other.error is None:
             return False
@@ -131,11 +131,12 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 
 
 def poses_are_equivariant(results: Results) -> Finding | None:
-    """Equations 3 to 6: the largest ratio of the error of a layer of poses to the error of a CNN's best layer.
+    """Test Equations 3 to 6 of the document: poses are equivariant.
 
-    Each layer of poses is compared with a CNN on the same data. The claim fails if a layer is not better than the
-    CNN's best layer (`better_than`). It holds if all layers are better, and no system of `POSES` and no CNN is missing.
-    None if no layer was compared, or if all compared layers are better but a system or a CNN is missing.
+    The error of each layer of poses is divided by that of the best layer of a CNN on the same data. Our number is the
+    largest ratio. The claim fails if a layer of poses is not better than the CNN's layer (`better_than`). It holds if
+    all are better, and no system of `POSES` and no CNN is missing. None if no layer was compared, or if all compared
+    layers are better but a system or a CNN is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -182,7 +183,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
 
 
 def _data(layer: Followed) -> Recorded:
-    """The settings of the data set of a layer's run."""
+    """The settings of the data set that a layer's run uses."""
     return layer.numbers.dataset_of(layer.run)
 
 
@@ -242,13 +243,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """A table for `FAMILIES` and one for `VIEWPOINTS`, if not empty. Raises `ResultError` if a result is corrupt."""
+    """Tables for `FAMILIES` and `VIEWPOINTS`, without empty ones. Raises `ResultError` if a result file is corrupt."""
     items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: a row for each layer (of a run or control) and transformation. Empty without rows."""
+    """A list with one table, or an empty list. A row is a layer, of a run or a control, under one transformation."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -289,7 +290,7 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: a row for each run, layer and step of the viewpoint. The list is empty without rows."""
+    """A list with one table, or an empty list. A row is a layer of a run, under one step of the viewpoint."""
     unmoved = ("relative_error", TRAINED)
     kinds = {"relative_error": "", WITHIN: "within classes, "}
     measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "invariance"}
@@ -316,7 +317,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Pairs (family, magnitude): for "quarter turns", all that theory predicts; else the middle one of each family."""
+    """Pairs (family, magnitude): for "quarter turns", all that theory predicts; else each family's middle magnitude."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

@@ -1,5 +1,5 @@
-"""Builds one table that compares trained models: their test errors under many conditions, equivariance errors
-(`COLUMNS`), numbers of parameters and training times. All numbers are read from results.
+"""Builds one table that compares trained models. Its measures are test errors under many conditions, and equivariance
+errors (`COLUMNS`). It also gives numbers of parameters and training times. All numbers are read from results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ COLUMNS = {
     "equivariance_error": "equivariance error",
     "invariance_error": "invariance error",
 }
-"""For each measure, its name in the CSV file and the heading of its column on the page."""
+"""Measures of the table. Keys are their names in the CSV file, values are column headings on the page."""
 PROBED = {
     "error_rotated_45_percent": ("evaluate", "", "probe", "refit", "rotated_45"),
     "error_rotated_180_percent": ("evaluate", "", "probe", "refit", "rotated_180"),
@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""For each measure, the place of its accuracy in results: the stage, the text that follows the run's name in the item's
-name, and the nested keys of the number. Between the first two keys, `_of_models` inserts the key of the features."""
+"""Where results have the accuracy for a measure: a stage, a suffix, and nested keys. The item's name is the run's name
+plus the suffix. After the first of the nested keys, `_of_models` inserts the name of a set of features."""
 
 
 # ---- the models
@@ -61,7 +61,7 @@ class Entry:
     Attributes:
         error: test error in percent.
         how: what classifies, in words: `ITSELF`, or "linear probe on" and the name of the features.
-        features: the key of the model's first set of features; empty if no probe was fitted.
+        features: name of the first set of features that the result has probes for; empty if no probe was fitted.
     """
 
     run: str
@@ -75,7 +75,7 @@ class Entry:
 
 
 def _trained(results: Results) -> Iterator[Entry]:
-    """Yield every evaluated run that has a test error, and a result of its training (see `training_behind`)."""
+    """Yield an entry for each evaluated run that has a test error and a training result (see `training_behind`)."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
         features = next(iter(numbers.names("probe")), "")
@@ -108,11 +108,11 @@ def _regressions(results: Results) -> Iterator[Entry]:
 
 
 Answer = tuple[str, str, Measured | None, list[Record], str]
-"""Run, name of the measure, number, provenance of the number, and a remark of a few words ("" if there is none)."""
+"""A run, a measure (a key of `COLUMNS`), the number, its provenance records, and a short remark ("" if none)."""
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """Yield each model's test error, then the errors in `PROBED`, measured on the features `Entry.features`."""
+    """Yield the test error of each model, then its errors in `PROBED`. The latter use its first set of features."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         for measure, (stage, ending, kind, *place) in PROBED.items():
@@ -149,13 +149,13 @@ def _of_studies(results: Results) -> Iterator[Answer]:
 
 
 def _error(numbers: Numbers, *place: str) -> Measured | None:
-    """The error in percent, from the accuracy under the keys `place`. None if the accuracy is missing."""
+    """The error in percent, computed from the accuracy under the nested keys `place`. None if that is missing."""
     accuracy = numbers.measured(*place)
     return accuracy.as_error() if accuracy else None
 
 
 def _images(numbers: Numbers, study: Recorded, run: str) -> str:
-    """The number of test images of a study, as text: `study.images`, or all test images if there are fewer."""
+    """How many test images a study uses, as text: `study.images`, or all of the data set if it has fewer."""
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
@@ -163,15 +163,15 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table, or an empty list without models. On the page, the table has a row for each model. In the
-    CSV file, it has a row for each model and measure.
+    """A list with one table. Without models, the list is empty. On the page, the table has a row for each model. In the
+    CSV file, it has a row for each pair of a model and a measure.
     """
     order = list(SYSTEMS)
     models = sorted([*_trained(results), *_regressions(results)], key=lambda each: order.index(each.system))
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If a run has several answers for a measure, the first is shown. For optimisation, it is the one on most images.
+    # If a run has several numbers for a measure, the first is shown. Studies of `optimise` with most images come first.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

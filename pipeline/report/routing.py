@@ -1,5 +1,5 @@
-"""Shows how capsule networks route. Each network has a figure of its iterations, with a slider. All networks share a
-table of iterations and a table of layers.
+"""Shows how capsule networks route. A figure shows the iterations of one network, on the page as a film with a slider.
+One table compares the iterations of all networks, and another table compares their layers.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _LAYER_HEADS = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield a figure for each study of routing that has arrays. Raises `ResultError` if a result is corrupt."""
+    """Yield a figure for each routing study, if its arrays exist. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
         arrays = results.examples("routing", study, (*_ARRAYS, "used"))
         if arrays is None:
@@ -63,7 +63,9 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """Tables of iterations and of layers of all networks, unless empty. Raises `ResultError` if a result is corrupt."""
+    """A table with a row for each iteration of each network, and one with a row for each layer. A table without rows is
+    left out. Raises `ResultError` if a result is corrupt.
+    """
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):

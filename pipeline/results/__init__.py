@@ -1,1 +1,1 @@
-"""Defines, writes and reads results, and reads the documents' claims, which results answer."""
+"""Writes, reads and checks results. Also reads the claims of the documents, which results confirm or refute."""

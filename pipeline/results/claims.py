@@ -1,5 +1,5 @@
-"""Reads published numbers from two files in this folder. `claims.yaml` has the documents' claims. `public_curves.yaml`
-has test errors of networks like those of document 004, by the number of images seen in training.
+"""Reads two files in this folder. `claims.yaml` has the documents' claims. `public_curves.yaml` has published test
+errors of networks like those of document 004, at one or more points in their training.
 """
 
 from dataclasses import dataclass
@@ -55,22 +55,22 @@ class Claim(BaseModel):
 
 
 def load_claims() -> list[Claim]:
-    """The claims in the file's order. Raises pydantic's `ValidationError` for a malformed claim."""
+    """The claims, in the order of `claims.yaml`. Raises pydantic's `ValidationError` for a malformed claim."""
     rows = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
     return TypeAdapter(list[Claim]).validate_python(rows)
 
 
 @dataclass(frozen=True)
 class PublicCurve:
-    """The test errors of one network, by the number of images seen in training.
+    """Published test errors of one network, at one or more points in its training.
 
     Attributes:
         name: short name, the label in figures.
-        source: paper, code repository or both, and the place in them.
+        source: the paper, code repository or both that give the errors, and where in them the errors are.
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
-        read: how the points were found: "printed" (in a text), "log" (of a training) or `OFF_A_PLOT`.
-        points: pairs of the number of images seen, in millions, and the test error at that point, in percent.
+        read: where the points come from: "printed" (numbers in a text), "log" (a training's log) or `OFF_A_PLOT`.
+        points: pairs (millions of images seen, test error in percent). An image counts again in each epoch.
     """
 
     name: str
@@ -83,6 +83,6 @@ class PublicCurve:
 
 
 def load_public_curves() -> list[PublicCurve]:
-    """The curves in the file's order."""
+    """The curves, in the order of `public_curves.yaml`."""
     rows = yaml.safe_load(Path(__file__).with_name("public_curves.yaml").read_text(encoding="utf-8"))
     return [PublicCurve(**row) for row in rows]

@@ -1,6 +1,6 @@
 """Describes in words how a result's settings differ from a document's settings, which are in `documents.yaml`.
 
-Our settings are read from the record of the result, because the settings of the profile may have changed since.
+Our settings are read from the result itself, because the profile may have changed since the result was made.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,21 +14,22 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
-"""Names of data sets in the documents, by the setting `source` of the data set in `params.yaml`."""
+"""Names that the documents use for data sets. Keys are values of the setting `source` in `params.yaml`."""
 COPIES = {
     "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
     "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
 }
 """Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
-"""Share of the document's training images that may be missing without a remark. They may be kept for validation."""
+"""We may train on fewer images than the document, by at most this share, without a remark. The other images may be kept
+for validation."""
 _STEPS = "training.steps"
-"""Key of the number of training steps. A remark on fewer steps can make a claim "not tested" (`Remark.untested`)."""
+"""Dotted key of the number of training steps. A remark on it can make a claim "not tested" (see `Remark`)."""
 
 
 @cache
 def documents() -> dict[str, dict[str, dict[str, Any]]]:
-    """The settings that documents give, by system, then by network or study, in the shape of `params.yaml`."""
+    """The documents' settings, in the shape of `params.yaml`. Nested keys are a system, then a network or study."""
     return yaml.safe_load(Path(__file__).with_name("documents.yaml").read_text(encoding="utf-8"))
 
 
@@ -50,8 +51,8 @@ def remarks(
         system, name: keys of the document's network or study in `documents.yaml`.
         settings: settings of our run or study.
         dataset: settings of the data set of our run or study.
-        replicas, tested: numbers of seeds and of test images; not compared if None.
-        share: share of the training images that the run sees.
+        replicas, tested: our number of seeds and our number of test images. If one is None, it is not compared.
+        share: share of the data set's training images that our run is trained on.
     """
     document = documents()[system][name]
     ours = Recorded({**settings, "dataset": dataset})
@@ -81,7 +82,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on data other than the document's, on fewer training images of its data, and on fewer test images."""
+    """Remarks if our data set is a copy of the document's or another one, or if training or test images are fewer."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -95,8 +96,8 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """The number of training steps: `steps` in total, and `epoch_steps` per epoch (as text). With `holdout`, both are
-    upper bounds, because settings do not give the number of images that are held out.
+    """Numbers of training steps: `steps` in all epochs, and `epoch_steps` in one epoch, as text. If the run has a
+    `holdout`, both are upper bounds, because settings do not say how many images are held out.
     """
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
@@ -105,9 +106,9 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, ours, theirs) for each setting that differs. {least: n} in a document allows n or more."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. `{least: n}` in `theirs` allows n or more."""
     for key, value in theirs.items():
-        if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
+        if key in ("words", "budget", "published_code") or key not in ours:  # these three are no settings
             continue
         mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:

@@ -1,4 +1,4 @@
-"""What was measured for a claim, how our settings differ from the document's, and how far a network was trained."""
+"""Defines the finding that answers a claim: our number, errors during training, and remarks on other settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,14 +38,14 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Learned:
-    """How far a classifier was trained: errors in percent, averaged over seeds.
+    """Errors of a classifier during its training, in percent, as means over seeds. They show if training was too short.
 
     Attributes:
         training_error: error on augmented training images in the last epoch. In an ablation, it is the error in the
             epoch whose weights are kept. None if unknown, as with mixup, which gives images two classes.
-        measured: images on which errors were measured after every epoch, "test" (some test images) or "validation".
-        before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last eighth.
-        images: number of these images; 0 if this number or the errors are unknown.
+        measured: the images for `before` and `last`: "test" (some of the test images) or "validation".
+        before, last: mean errors on these images in the next-to-last eighth of the epochs, and in the last eighth.
+        images: number of these images; 0 if this number or the two errors are unknown.
     """
 
     training_error: float | None
@@ -64,10 +64,10 @@ class Finding:
         holds: whether the statement holds; None for a claim with a number, because the scorecard judges numbers.
         records: provenance of every item that the measurement uses.
         remarks: differences from the paper's settings and data; empty if there are none.
-        undecided: for a statement that noise makes "undecided", the reason in words; else "".
+        undecided: why noise leaves the claim's statement undecided, in words; "" if it does not.
         notes: other observations that a reader of the verdict should know.
-        others: numbers that other protocols give, by the protocol's name. The scorecard notes each with its verdict.
-        learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
+        others: numbers measured in other ways; the keys name these. The scorecard's notes give each with a verdict.
+        learned: errors during training; None if unknown, or if the claim is not about the network's error.
     """
 
     ours: Measured | None
@@ -85,7 +85,7 @@ Measure = Callable[[Results], Finding | None]
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far `run`, a classifier that `numbers` are about, was trained. None if its training or history is missing."""
+    """Errors in the training of `run` (see `training_behind`). None if the training's result or table is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -96,7 +96,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     training = None if settings.model.get("mixup") else _error([each["train_accuracy"][-1:] for each in accuracies])
     if "test_accuracy" in table:
         measured, images = "test", min(settings.watched, dataset.test)
-    else:  # settings do not give the number of validation images of a `holdout`
+    else:  # with a `holdout`, settings do not say how many images are for validation
         measured, images = "validation", 0 if settings.get("holdout") else dataset.validation
     parts = [len(each) // _PART for each in accuracies]
     if not images or not all(parts):
@@ -107,15 +107,15 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list["pd.Series[float]"]) -> float:
-    """Mean error in percent over epochs, then over seeds. `accuracies` (0 to 1) has one series of epochs per seed."""
+    """Mean error in percent, over epochs, then over seeds. `accuracies` has a series (0 to 1) for each seed."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 
 def stalled(history: pd.DataFrame, run: Any) -> str:
     """Signs that a run no longer learns, in words; empty if there are none.
 
-    There are three signs. The validation accuracy is no better than guessing at the end, after two epochs or more. The
-    gradient norm is 0 at the end. The gradient norm is above `training.gradient_clip` in every epoch.
+    There are three signs. After the last of two or more epochs, the validation accuracy is no better than guessing.
+    The gradient norm is 0 in the last epoch. The gradient norm is above `training.gradient_clip` in every epoch.
 
     Args:
         history: columns replica, epoch, train_gradient_norm and, for classifiers, validation_accuracy.

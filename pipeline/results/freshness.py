@@ -1,7 +1,7 @@
-"""Finds each item's state, such as "stale", and the hours that it takes, from its result and the parameters.
+"""Finds the state of each item, such as "stale", and how many hours the item takes.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
-parameters stay until someone deletes them. Reports mark both kinds.
+parameters stay until someone deletes them. Reports mark both kinds of results.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,20 +24,20 @@ STATES: dict[State, str] = {
     "missing": "not executed",
     "gone": "no longer in the profile",
 }
-"""Every state, in words."""
+"""What each state means, in words."""
 _FEW = 3  # the largest number of changed settings or files that are shown for one item
 
 
 @dataclass(frozen=True)
 class ItemStatus:
-    """The state of one item. Its `label` is `<stage>/<item>`.
+    """The state of one item. The field `label` names the item, as `<stage>/<item>`.
 
     Attributes:
         hours: hours that the item took, or would take; None if unknown.
-        estimated: whether `hours` is an estimate, the median of all hours recorded for the stage's items.
+        estimated: whether `hours` is an estimate: the median of the hours that items of this stage took.
         commit: short hash of the commit that the result was made from; "" if unknown.
-        changed: for a stale item, each changed setting (dotted name, value in the result, value now). For an outdated
-            item, each changed file or folder (path, hash then, hash now). Empty for other states.
+        changed: for a stale item, (dotted name, value in the result, value now) of each changed setting. For an
+            outdated item, (path, hash then, hash now) of each changed file or folder. Empty for other states.
     """
 
     label: str
@@ -49,7 +49,7 @@ class ItemStatus:
 
 
 def current_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each item that writes a record, by `<stage>/<item>`. `values` has all parameters."""
+    """The settings of each item that writes a record. Keys are `<stage>/<item>`. `values` has all parameters."""
     return {
         f"{stage}/{name}": graph.settings(stage, name, values)
         for stage, items in graph.items.items()
@@ -67,14 +67,14 @@ def statuses(
     running: Callable[[str], bool] = lambda label: False,
     changed_code: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
 ) -> list[ItemStatus]:
-    """The status of every item of a profile, in the profile's order, then of results that are not in the profile.
+    """The status of each item of a profile, in the profile's order, then of each result whose item is not in it.
 
     Args:
-        expected: the settings by `<stage>/<item>`, for every item of the profile.
-        publish: whether to mark results made from uncommitted changes as drafts.
-        locked: labels of the items whose results have the hashes in the profile's `dvc.lock`; by default, all items.
+        expected: the settings of every item of the profile. Keys are labels, `<stage>/<item>`.
+        publish: whether results that were made from uncommitted changes count as drafts.
+        locked: labels of the items whose result files match their hashes in `dvc.lock`; by default, all items.
         running: a function that says whether the item with a given label is running.
-        changed_code: the code that changed since an item was executed, as in `ItemStatus.changed`, by the item's label.
+        changed_code: the changed code of items, in the form of `ItemStatus.changed`. Keys are labels of the items.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
@@ -109,8 +109,8 @@ def statuses(
 
 
 def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
-    """The state, in words (`STATES`), of each item whose result differs from the profile, by `<stage>/<item>`. First
-    are missing items, then stale items, drafts, and results not in the profile. Arguments are as for `statuses`.
+    """The items whose results differ from the profile. Keys are `<stage>/<item>`, values states in words (`STATES`).
+    Missing items come first, then stale items, drafts, and items not in the profile. Arguments are as for `statuses`.
     """
     found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
@@ -118,7 +118,7 @@ def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publ
 
 
 def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
-    """Group the items that `differing` (the result of `compare`) has, by their state in words. Others are left out."""
+    """Group `items` by state in words. `differing`, a result of `compare`, has the states. Other items are left out."""
     reasons: dict[str, list[str]] = {}
     for item in items:
         if item in differing:
@@ -127,13 +127,13 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """Hours that an item took; None if unknown."""
+    """The hours that an item took, from its result. None if unknown."""
     seconds = numbers.records[-1].get("seconds")
     return None if seconds is None else seconds / 3600
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """Lines of text: for each item, a line (with its name in DVC) and lines on what changed, then a line of totals."""
+    """Lines of text: one on each item, as DVC names it, followed by what changed. The last line has the totals."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 SIGNIFICANT_SES = 2.0
-"""A difference between two numbers counts as clear if it exceeds this number of its standard errors."""
+"""A difference between two numbers is clear if it is more than this many standard errors of the difference."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Measured:
     """A number measured on `n` replicas: its mean and sample standard deviation over the replicas (0 if n is 1).
 
     Attributes:
-        standard_error: whether `sd` is the standard error of the mean instead.
+        standard_error: whether `sd` is the standard error of the mean, in place of the standard deviation.
     """
 
     mean: float
@@ -26,7 +26,7 @@ class Measured:
 
     @classmethod
     def of(cls, replicas: pd.Series[float]) -> Measured:
-        """The measurement from a series with one number per replica."""
+        """The mean, sd and n of a series that has one number per replica."""
         return cls(float(replicas.mean()), float(replicas.std()) if len(replicas) > 1 else 0.0, len(replicas))
 
     def scaled(self, factor: float) -> Measured:
@@ -40,13 +40,13 @@ class Measured:
     def minus(self, other: Measured) -> Measured:
         """The difference of two means. Its sd assumes independent measurements, and is 0 if unknown (see `_with`).
 
-        If both were measured on the same replicas, the sd is too large (positive correlation) or too small (negative).
+        Numbers of the same replicas may correlate. If positively, the sd is too large; if negatively, it is too small.
         """
         return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 
     def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0. Its first-order sd assumes independent measurements (see `_with`).
-        If `other` is 0, the ratio is infinite (1 if both are 0), and its sd is 0.
+        """This number divided by `other`; neither may be negative. The sd is a first-order approximation for
+        independent measurements (see `_with`). If `other` is 0, the ratio is infinite, or 1 if both are 0; its sd is 0.
         """
         if other.mean == 0:
             return self._with(other, math.inf if self.mean else 1.0, 0.0)
@@ -54,13 +54,13 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """A copy with new mean and sd, and the smaller n. If n is 1, an sd that is no standard error is 0 (unknown)."""
+        """A copy with `mean`, `sd` and the smaller n. If n is 1, `sd` is 0 (unknown), unless it is a standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
     @property
     def se(self) -> float:
-        """The standard error of the mean. It is 0 (unknown) if it would have to be computed from a single replica."""
+        """The standard error of the mean. If n is 1, it is 0 (unknown), unless `sd` is a standard error."""
         return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
 
     def clearly_above(self, other: Measured) -> bool:
@@ -68,5 +68,5 @@ class Measured:
         return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
-        """The squared standard error of `mean`, a share in [0, 1] of `images` images: binomial variance + `se`**2."""
+        """The squared standard error if `mean` is a share (0 to 1) of `images` images: binomial variance + `se`**2."""
         return self.mean * (1 - self.mean) / images + self.se**2

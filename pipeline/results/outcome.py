@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 MOST_HEADLINES = 12
 RECORD = "record"
-"""Key under which a result's file has all numbers and their provenance, next to the headline numbers. Its value
-is a list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
+"""A key in a result's JSON file. Its value has all numbers and their provenance. Other keys lead to headline numbers.
+The value is a list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
 """
 
 
@@ -29,10 +29,10 @@ class Outcome:
 
     Attributes:
         kind: the kind of study, stored with the numbers.
-        table: tidy measurements, for a CSV file.
-        numbers: nested numbers by name. A number measured on replicas is `{"mean", "sd", "n"}`.
-        headline: dotted names of about ten numbers to compare between two reproductions.
-        arrays: arrays for figures.
+        table: the measurements for the CSV file.
+        numbers: nested dictionaries of numbers. A number measured on replicas is `{"mean", "sd", "n"}`.
+        headline: dotted keys of about ten of these numbers, which DVC compares.
+        arrays: arrays for figures, by name.
     """
 
     kind: str
@@ -43,14 +43,14 @@ class Outcome:
 
 
 def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]) -> Outcome:
-    """Combine the outcomes of several studies into one, with numbers, rows and arrays by the study's name.
+    """Combine the outcomes of several studies into one outcome. The keys of `outcomes` are the studies' names.
 
     Args:
-        datasets: label of each study's data set, by the study's name. Labels are recorded only if they differ.
+        datasets: label of each study's data set. Keys are the studies' names. Labels are recorded only if they differ.
 
     Returns:
-        An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
-        of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
+        An outcome with numbers under the key `studies`, arrays named `<study>/<name>`, and a table with the rows and
+        columns of all studies after a column `study`. `pipeline.results.reading` separates the studies again.
     """
     import pandas as pd  # imported here, because all studies import this module, and must load fast
 
@@ -84,8 +84,8 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The numbers that `names` lists, with four significant digits. A number with replicas is replaced by its mean.
 
-    The result is nested like `numbers`. A name is a number's nested keys, joined by dots. The keys themselves may
-    contain dots. Names without a number are left out.
+    The result is nested like `numbers`. A name is the keys that lead to a number, joined by dots. The keys may contain
+    dots themselves. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}

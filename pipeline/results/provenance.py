@@ -1,4 +1,4 @@
-"""Provenance of numbers: the records of the items that a number is based on."""
+"""Reads and merges provenance records, which say how the items that a number is based on were made."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,13 +13,13 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def item_name(record: Record) -> str:
-    """`<stage>/<item>` of a record, or just the stage if the record has no item."""
+    """The name `<stage>/<item>` of the item in a record, or just the stage if the record has no item."""
     stage, item = str(record.get("stage", "?")), record.get("item")
     return f"{stage}/{item}" if item else stage
 
 
 def dataset_label(records: Iterable[Record]) -> str:
-    """The distinct labels of the data sets of `records`, joined by commas."""
+    """The labels of data sets in `records`, without duplicates, joined by commas."""
     return ", ".join(unique(each.get("dataset") for each in records))
 
 
@@ -29,12 +29,12 @@ def _commit(record: Record) -> str | None:
 
 
 def merged_provenance(records: Iterable[Record]) -> dict[str, Any]:
-    """One provenance for a number that is based on several items. Repeated records of a tracked run count once.
+    """One provenance for a number that is based on several items. Records of the same execution of an item count once.
 
     Returns:
         A dictionary. `commit`, `params_hash` and `device` have all distinct values, joined by commas. A commit ends
         with "-dirty" if there were uncommitted changes. `seconds` is the sum, `epochs` the maximum. `items` and
-        `tracking_runs` are lists. An entry is None, or an empty list, if no record has it.
+        `tracking_runs` are lists. A value that no record has is None or an empty list.
     """
     records = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}.values()
     commits = unique(_commit(each) for each in records)

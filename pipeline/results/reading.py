@@ -1,6 +1,6 @@
 """Reads and checks the result files of one profile.
 
-If a file is missing, its item was not executed. Methods then return `None` or raise `NotMeasuredError`. If a file is
+If a file is missing, its item was not executed. Functions then return `None` or raise `NotMeasuredError`. If a file is
 corrupt or has an unexpected form, they raise `ResultError`. They never replace a number by a guess.
 
 An item of a stage such as `regression` is one study. An item of `regression_sets` is a set of studies (`studies_of`).
@@ -48,19 +48,19 @@ class ResultError(UserError):
 
     @classmethod
     def at(cls, path: Path, problem: str) -> Self:
-        """The error about an item's record, table or arrays at `path`. In its message, `problem` follows the path."""
+        """An error about a record, table or arrays at `path`. The message is `path`, `problem` and a remedy."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
 
 
 class NotMeasuredError(Exception):
-    """A result or a number that a claim rests on is missing. The verdict on the claim is then "not run"."""
+    """A result or a number that a claim needs is missing. The verdict on the claim is then "not run"."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The record in one `results/<stage>/<item>.json`."""
+    """The record of one item, from the file `results/<stage>/<item>.json`."""
 
     path: Path
     values: dict[str, Any]
@@ -80,7 +80,7 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """Mean, sd and n under `keys`. None if there is no value. Raises `ResultError` if it lacks one of the three."""
+        """The number under nested `keys`; None if missing. Raises `ResultError` if it has no mean, no sd or no n."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -106,13 +106,13 @@ class Numbers:
         return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
     def about(self, label: str) -> "Numbers":
-        """The same numbers, with `label` as the data set of their last provenance record."""
+        """A copy of these numbers whose last provenance record has `label` as the data set."""
         *earlier, last = self.records
         return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})
 
     @property
     def settings(self) -> Recorded:
-        """The parameters that made this result, in the shape of `params.yaml`. Raises `ResultError` if it has none."""
+        """The parameters that made this result, nested as in `params.yaml`. Raises `ResultError` if none are there."""
         settings = self.records[-1].get("settings")
         if not isinstance(settings, dict):
             raise ResultError.at(self.path, "has a provenance without settings")
@@ -120,15 +120,15 @@ class Numbers:
 
     @property
     def trained(self) -> Recorded:
-        """Settings of the runs that the item itself trained, by the training's key (`Context.train`); empty if none."""
+        """Settings of the runs that the item itself trained; empty if none. Keys are those given to `Context.train`."""
         return Recorded(self.records[-1].get("trained") or {})
 
     def run(self, name: str) -> Recorded:
-        """The settings of a run that this result depends on. Raises `ResultError` if the result has no such run."""
+        """The recorded settings of the run called `name`. Raises `ResultError` if this result has none."""
         return self._setting("runs", name)
 
     def dataset_of(self, run: str) -> Recorded:
-        """The settings of the data set that a run was trained on. Raises `ResultError` as `run` does."""
+        """The recorded settings of the data set of `run`. Raises `ResultError` if this result has none."""
         return self._setting("datasets", self.run(run).dataset)
 
     def _setting(self, section: str, name: str) -> Recorded:
@@ -144,7 +144,7 @@ class Numbers:
 
     @property
     def records(self) -> list[Record]:
-        """The provenance records. The last one is the item's own. Raises `ResultError` if there is none."""
+        """The provenance records. The last one is that of the item itself. Raises `ResultError` if there is none."""
         records = self.values.get("provenance")
         if not isinstance(records, list) or not records or not all(isinstance(each, dict) for each in records):
             raise ResultError.at(self.path, "has no provenance (a list of records)")
@@ -158,9 +158,9 @@ class Results:
     Attributes:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
-        drafts: whether `numbers` returns results made from uncommitted changes.
+        drafts: whether the method `numbers` returns drafts, which are results made from uncommitted changes.
         evidence: which items answer which claims of the documents.
-        missing: items whose table or arrays were asked for, but have no file, such as "routing/toys (its table)".
+        missing: tables and arrays that were asked for but have no file, as texts such as "routing/toys (its table)".
     """
 
     records: Path
@@ -170,25 +170,25 @@ class Results:
     missing: list[str] = field(default_factory=list)
 
     def miss(self, item: str) -> None:
-        """Add an item to `missing`, if it is not there yet."""
+        """Add `item` to the list `missing`, if it is not there yet."""
         if item not in self.missing:
             self.missing.append(item)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Yield each item of a stage with its `numbers`, unless these are None, in natural order (45 before 180)."""
+        """Yield (item, numbers) for the items of a stage, sorted by `natural`. Items without numbers are left out."""
         for item in sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural):
             if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """Return `item`, which evidence names, and its `numbers`. Raises `NotMeasuredError` if either is None."""
+        """Return `item`, a name from `evidence`, and its numbers. Raises `NotMeasuredError` if either is None."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"the evidence of {stage} is missing")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage. None if it was not executed, or if it is a draft and `drafts` is False."""
+        """The numbers of an item. None if the item has no result, or if its result is a draft and `drafts` is False."""
         path = self.records / stage / f"{item}.json"
         if not path.exists():
             return None
@@ -227,7 +227,7 @@ class Results:
         Raises `ResultError` if the file lacks one of `names`.
 
         Args:
-            study: if the item is a set, the study whose arrays are returned.
+            study: if the item is a set of studies, the study whose arrays are returned.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         if path.exists():
@@ -243,7 +243,7 @@ class Results:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """A context in which an error becomes a `ResultError` about the file at `path`."""
+    """A context manager that turns any error into a `ResultError` about the file at `path`."""
     try:
         yield
     except Exception as error:  # json, pandas, zipfile and numpy raise many kinds of errors for damaged files
@@ -251,13 +251,13 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]) -> None:
-    """Raise `ResultError` if a file lacks some of its columns or arrays."""
+    """Raise `ResultError` if `found` lacks some of `wanted`, columns or arrays of the file at `path`."""
     if missing := [name for name in wanted if name not in found]:
         raise ResultError.at(path, f"lacks the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
-    """The provenance records of the trainings of `runs`, then those of `numbers`, a result based on these trainings.
+    """Provenance records: first those of the trainings of `runs`, then those of `numbers`, which is based on them.
 
     Trainings that `training_behind` does not find are left out. Drafts are included even if `results.drafts` is False,
     because their records show that the result rests on a draft.
@@ -268,8 +268,8 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
-    """The numbers of the training of `run` that the result `numbers` is based on. None if the training is missing, or
-    if the training and `numbers` were made with different settings of the run or of its data set.
+    """The numbers from the training of `run`, on which the result `numbers` is based. None if the training has no
+    result, or if the two results were made with different settings of the run or of its data set.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
@@ -299,7 +299,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key that compares the numbers in names as numbers."""
+    """A sort key for names. It compares digits as numbers, so that "x45" comes before "x180"."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -308,8 +308,8 @@ class Study:
     """A study that was executed.
 
     Attributes:
-        stage, item: stage and item whose result holds the study.
-        part: the study's name in the result if the item is a set, else None.
+        stage, item: the stage and the item whose result has the study.
+        part: name of the study if the item is a set of studies; None if the item is the study itself.
         numbers: the study's numbers, with the provenance of the item.
         settings: the study's settings, as the result recorded them.
     """
@@ -331,17 +331,17 @@ class Study:
         return str(self.settings.study)
 
     def table(self, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The study's table, as from `Results.table`."""
+        """The study's rows of the item's table. See `Results.table`."""
         return self.results.table(self.stage, self.item, columns, self.part)
 
     def examples(self) -> dict[str, np.ndarray] | None:
-        """The study's arrays, as from `Results.examples`."""
+        """The study's arrays. See `Results.examples`."""
         return self.results.examples(self.stage, self.item, (), self.part)
 
 
 def studies_of(results: Results, stage: str) -> Iterator[Study]:
-    """All executed studies of a stage and of its sets (`<stage>_sets`). Sets come last. Items are in natural order,
-    studies in the order of their set. Raises `ResultError` if a result is corrupt.
+    """Yield the executed studies of a stage, then those in the sets of `<stage>_sets`. Items are in the order of
+    `natural`. Within a set, studies keep their order. Raises `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield Study(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -355,5 +355,5 @@ def studies_of(results: Results, stage: str) -> Iterator[Study]:
 
 
 def study_of(results: Results, stage: str, name: str | None) -> Study | None:
-    """The first study called `name`, or None. It may be in a set. Raises `ResultError` if a result is corrupt."""
+    """The first study called `name`, alone or in a set, or else None. Raises `ResultError` if a result is corrupt."""
     return next((study for study in studies_of(results, stage) if study.name == name), None)

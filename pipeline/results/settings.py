@@ -1,7 +1,7 @@
-"""The section `evidence` of `params.yaml`: it names the items that answer the documents' claims.
+"""The section `evidence` of `params.yaml`. It names the items whose results answer the documents' claims.
 
-A role names evidence that claims need, such as the capsules of Table 1. Claims with the same evidence share a role.
-The profile names an item for each role. If the profile leaves out a role, the claims that need it are "not run".
+A role is a name for evidence that one or more claims need, such as `capsules` in `table_1`, a run of the capsule model.
+The profile names an item for each role. If it leaves out a role, the claims that need this role are "not run".
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +12,8 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Names of items, by role. The classes below give the section of `params.yaml` that has a role's item. `networks` is no
-section: it stands for `runs`, and for the conditions of `ablation`, named `<ablation>/<condition>`."""
+"""Names of items, by role. The classes below give the section of `params.yaml` that has these items. "networks" is no
+section. It stands for the runs in `runs`, and for conditions of studies in `ablation`, named `<study>/<condition>`."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -26,9 +26,9 @@ class Role(NamedTuple):
     """A role, and the `item` that the profile names for it. `where` is the role's place in `params.yaml`.
 
     Attributes:
-        section: section of `params.yaml` that has the item. `networks` means `runs` and the conditions of `ablation`.
-        kind: what the item must have: a kind of study, a variant of its run, or an axis of viewpoints. "" allows every
-            item.
+        section: section of `params.yaml` that has the item, or "networks" (see `Roles`).
+        kind: the kind of study, the variant of run, or the axis of viewpoints that the item must have. If `kind` is "",
+            every item of the section is allowed.
     """
 
     where: str
@@ -38,19 +38,19 @@ class Role(NamedTuple):
 
 
 def one(section: str, kind: str = "", **more: Any) -> Any:
-    """A pydantic field for one role (see `Role`). The profile may leave it out, unless `more` has the default `...`."""
+    """A pydantic field for one role, with `section` and `kind` as in `Role`. `default=...` makes it required."""
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
 def group(section: str, kinds: Mapping[str, str]) -> Any:
-    """A pydantic field for several roles of one section. `kinds` has the kind of each role, by the role's name."""
+    """A pydantic field for roles whose items are in one section. `kinds` maps each role to its kind (see `Role`)."""
     return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
 
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. Claims about affNIST use the runs in `affine`, other claims about runs use `table_1`.
-    `optimise` names a study of rotated images, `optimise_upright` one of more images, all upright. The claim about the
-    gain in accuracy uses `optimise_upright` or, if it is left out, `optimise`.
+    `optimise` names a study of test-time optimisation on rotated images. `optimise_upright` names one on more images,
+    all upright. The claim that optimisation raises the accuracy uses `optimise_upright` or, without it, `optimise`.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -62,15 +62,16 @@ class GenerativeEvidence(Section):
 
 
 class MiddleLayer(Section):
-    """Inference in a network with a middle layer, and the run of the same network without that layer."""
+    """`inference` names a study of a network with a middle layer, `without` a run of this network without the layer."""
 
     inference: Name = one("infer", default=...)
     without: Name = one("runs", "capsnet", default=...)
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. The role `as_coded` in `inference` is inference as in the document's
-    code, in the network without routing. The first measured entry of `middle` answers the claim about a middle layer.
+    """Evidence for the claims of document 001 about CapsNet. The role `as_coded` in `inference` names a study of the
+    network without routing. Its inference is that of the document's code. The claim about a middle layer is answered by
+    the first entry of `middle` that was measured.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -79,8 +80,8 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role for each data set of the document. The item that the
-    profile names for a role may use another data set.
+    """Evidence for document 002. Each field is for one kind of study, and has a role for each of the document's data
+    sets. The study that the profile names for a role may use another data set than the role's name says.
     """
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
@@ -93,7 +94,7 @@ class RegressionEvidence(Section):
 
 
 class PosesBesideFeatures(Section):
-    """Capsules whose poses are compared with the features of a convolutional network on the same data."""
+    """`capsules` names studies of poses. They are compared with `cnn`, a study of a CNN's features on the same data."""
 
     cnn: Name = one("equivariance", "cnn", default=...)
     capsules: list[Name] = one("equivariance", default=..., min_length=1)
@@ -107,8 +108,8 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Evidence for document 004. `crops` names the run for the test error with several crops, `votes` the run for
-    Figure 2. `published` names the run with the authors' own settings. No claim rests on it, but its curve is drawn.
+    """Evidence for document 004. `crops` names the run for the claim about the error on several crops, `votes` the run
+    for Figure 2. `published` names the run with the authors' own settings. It answers no claim, but a figure shows it.
     """
 
     table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
@@ -133,8 +134,8 @@ class EvidenceParams(Section):
 
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
-    """Yield every role of `section` that has an item. `where` is the dotted place of `section` in `params.yaml`.
-    Raises `ValueError` for an unknown role.
+    """Yield a `Role` for each role in `section` for which the profile names an item. `where` is the place of `section`
+    in `params.yaml`, as a dotted name. Raises `ValueError` if the profile has an unknown role.
     """
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"

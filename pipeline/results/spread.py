@@ -8,14 +8,14 @@ import pandas as pd
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """`{"mean", "sd", "n"}` of the values. The sample standard deviation, sd, divides by n - 1; it is 0 if n is 1."""
+    """Mean, sample standard deviation (0 for one value) and number of values, as a dict with keys mean, sd and n."""
     array = np.asarray(list(values), dtype=np.float64)
     sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
     return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
 
 
 def spread_each(replicas: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """`spread` of each number over `replicas`, by the number's name. All replicas have the same names."""
+    """For each name, the `spread` of the numbers that replicas have under it. All replicas have the same names."""
     return {name: spread(numbers[name] for numbers in replicas) for name in replicas[0]}
 
 
@@ -27,7 +27,7 @@ def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
-    """`spread` of the column `value` in each group of rows with equal `keys`. The result has a level for each key."""
+    """Group rows with equal `keys`. Returns each group's `spread` of the column `value`, in dicts nested by `keys`."""
     nested: dict[str, Any] = {}
     for key, column in table.groupby(list(keys), sort=False)[value]:
         level = nested
@@ -38,7 +38,7 @@ def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]
 
 
 def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """Means and plain numbers in nested metrics, by dotted name, for tracking. Values of other types are left out."""
+    """Flatten nested results for tracking. Returns means and plain numbers by dotted name, without other values."""
     named: dict[str, float] = {}
     for key, value in numbers.items():
         name = f"{prefix}.{key}" if prefix else key

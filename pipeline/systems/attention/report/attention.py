@@ -1,4 +1,4 @@
-"""Measures of document 001's claims about its generative model, and figures of the studies of top-down attention.
+"""Measure the claims of document 001 about its generative model, and draw figures of studies of top-down attention.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
 claims, so findings have no remarks on differences from the document.
@@ -22,9 +22,9 @@ from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, studies_of, study_of
 
 AS_WRITTEN = "1"
-"""The key in results of penalties with weight 1. This is the penalty's weight in the document's energy."""
+"""Results have penalties of weight 1 under this key. In the document's energy, the penalty has this weight."""
 SINGLE = 1.05
-"""Largest effective number of hidden units that counts as a single winner."""
+"""A single hidden unit counts as the winner if the effective number of active units is below this."""
 METHODS = {
     "true poses": (FAINT, "", ":"),
     "inversion, cues": (BLUE, "s", "--"),
@@ -37,7 +37,7 @@ METHODS = {
 """Colour, marker and line style of each method that is drawn."""
 OBJECTIVES = {"output": "only the output's error", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
-"""Colours and markers of a triangle, a square and a star, in their order in results."""
+"""Colour and marker of a triangle, a square and a star. Results have the three shapes in this order."""
 
 
 Answer = tuple[Measured, bool, list[str]]
@@ -53,8 +53,9 @@ def _measure(results: Results, kind: str, check: Callable[[Numbers], Answer]) ->
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective number of active hidden units with L1 of weight 1. The claim holds if, at this weight,
-    L1 gives a single winner (`SINGLE`), but L2 and no penalty do not. `experiments/toy.py` explains `reading`.
+    """Figure 3: the effective number of active hidden units after inference with an L1 penalty of weight 1. The claim
+    holds if a single unit wins (see `SINGLE`) with this penalty, but not with L2 of weight 1 and not without a penalty.
+    `experiments/toy.py` explains the two values of `reading`.
     """
     single = []
     for weight, penalties in numbers.at("end", reading).items():
@@ -71,10 +72,10 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
 
 
 def one_parent(numbers: Numbers) -> Answer:
-    """Section 4.1: mean entropy (nats) of attention in the last iteration, the largest over all scales of the scores.
+    """Section 4.1: mean entropy (nats) of a part's attention in the last iteration, at the scale where it is largest.
 
-    Scores are scalar products of poses. The document does not give the size of poses, so several scales are tried. The
-    claim holds if, at every scale, the entropy falls to less than a tenth of the entropy of uniform attention.
+    Attention scores are scalar products of poses, times a scale. The document does not give the size of poses, so
+    several scales are tried. The claim holds if, at each scale, the entropy falls below a tenth of its maximum.
     """
     most = 0.1 * numbers.at("log_objects", "mean")
     entropies = {
@@ -88,8 +89,8 @@ def one_parent(numbers: Numbers) -> Answer:
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation of samples from the density, over all tests, in standard errors. The claim
-    holds if it is below a limit. Samples of the density itself exceed this limit with a probability of at most 1e-3.
+    """Section 4.2: the largest deviation of samples from their density in any test, in standard errors. The claim holds
+    if this deviation is below a limit. Correct samples would exceed the limit with a probability of at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
@@ -105,9 +106,9 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
-    """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings
-    (sd of parts, number of objects). Of a short and a long run of dynamic routing, the one that finds more is used. The
-    `sd` is the mean's standard error over scenes. The claim holds if the mean exceeds `SIGNIFICANT_SES` times the `sd`.
+    """Section 4.2: percent of parents that inversion finds minus percent that dynamic routing finds. Of a short and a
+    long run of dynamic routing, the better one is used. The number is a mean over settings (sd of parts, number of
+    objects). Its `sd` is a standard error over scenes. The claim holds if the mean exceeds `SIGNIFICANT_SES` of these.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {
@@ -136,7 +137,7 @@ MEASURES: dict[str, Measure] = {
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty. There is a panel per reading and weight."""
+    """Figure 3: bars of the three hidden activities after inference, by penalty. A panel has a reading and a weight."""
     cases = list(table.groupby(["reading", "weight"], sort=False))
     figure, axes = panels(len(cases), 2.3, sharey=True)
     for axis, ((reading, weight), rows) in zip(axes, cases, strict=True):
@@ -171,7 +172,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, a scene per row. Colours show parents. Columns: true parents, routing, inversion."""
+    """Scenes of overlapping shapes, one per row. A part has the colour of its parent: true, routed or inferred."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),
@@ -199,7 +200,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Every figure of the attention studies."""
+    """Yield the figures of all executed studies of the kinds "toy" and "parsing"."""
     for study in studies_of(results, "attention"):
         records, table = study.numbers.records, study.table(())
         if study.kind == "toy" and table is not None:

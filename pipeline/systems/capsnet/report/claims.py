@@ -1,5 +1,5 @@
-"""Measures of document 001's claims about CapsNet: accuracy and loss with and without routing and reconstruction
-(appendix A, Figure 2), and sparsity with and without routing and iterative inference (Figure 1B-E, section 3.1).
+"""Measure the claims of document 001 about CapsNet. Some are about accuracy and loss, with and without routing and
+reconstruction (appendix A, Figure 2). Others are about the sparsity of capsules (Figure 1B-E, section 3.1).
 
 The profile's `evidence` names the items that answer the claims. Two results are compared only if the settings of their
 networks are equal, except for the setting that the comparison is about.
@@ -28,34 +28,34 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
-"""The conditions of appendix A, by their names in `evidence` and `documents.yaml`. Each has changes to the model of
-`routed` (with routing and reconstruction), and a colour, line style and label for figures."""
+"""The conditions of appendix A, by their names in `evidence` and `documents.yaml`. Each entry has the model settings in
+which the condition differs from `routed`, then a colour, a line style and a label for figures."""
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning without routing "starts slower" if its training loss, divided by that with routing, exceeds `SLOWER`. The
-ratio is a geometric mean over the first `FIRST_EPOCHS` epochs."""
+"""Learning without routing "starts slower" if training loss without routing / training loss with routing exceeds
+`SLOWER`. This ratio is the geometric mean over the first `FIRST_EPOCHS` epochs."""
 LIKE_LOSS = 1.5
-"""Losses are "nearly the same" if larger / smaller is below this. (The document's figure has a logarithmic axis.)"""
+"""Losses are "nearly the same" if larger loss / smaller loss is below this. (The document's axis is logarithmic.)"""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0.5-unrectified"
-"""Conditions in results. `FORWARD` is the forward pass on all test images, `START` is the forward pass on the images
-that inference uses. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` with L1 (Figure 1E). `CODED_PLAIN`
-and `CODED_SPARSER` follow the document's code: class capsules are inferred, and the first layer has no ReLU."""
+"""Names of conditions in results. `FORWARD` is the forward pass on all test images, `START` the forward pass on the
+images that inference uses. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` inference with L1 (Figure 1E).
+`CODED_PLAIN` and `CODED_SPARSER` follow the document's code: class capsules are inferred, and layer 1 has no ReLU."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Hoyer's indices are alike if at most `LIKE_SPARSITY` apart. An index of at least `SPARSE` means sparse capsules."""
+"""Hoyer's indices are alike if they differ by at most `LIKE_SPARSITY`. From `SPARSE` on, capsules count as sparse."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
-"""A share of images counts as almost all if it is at least `ALMOST_ALL`. A layer counts as saturated if the share of
-its capsules that are saturated is at least `MOSTLY`."""
+"""A share of images counts as almost all if it is at least `ALMOST_ALL`. A layer counts as saturated if at least a
+share `MOSTLY` of its capsules is saturated (longer than 0.9)."""
 
 
 class Network(NamedTuple):
     """A result about a trained CapsNet.
 
     Attributes:
-        item: the item that made the result.
-        name: the run that the result is about.
-        run, dataset: the settings of the network and of its data, as recorded in the result.
-        inference: the settings of iterative inference; empty for results of other stages.
+        item: name of the item that made the result.
+        name: name of the run that trained the network.
+        run, dataset: settings of this run and of its data set, as recorded in the result.
+        inference: settings of iterative inference; empty if the result is of another stage than `infer`.
     """
 
     item: str
@@ -66,22 +66,22 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: "Network", **changes: Any) -> bool:
-        """Whether data and settings equal those of `other` with `changes` made to the model settings of `other`."""
+        """Whether both have the same data and settings once `changes` are made to the model settings of `other`."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
     def shortcomings(self, document: str) -> list[Remark]:
-        """Remarks on differences from the document's network, whose name in `documents.yaml` is `document`."""
+        """Remarks on how this network differs from the document's network, called `document` in `documents.yaml`."""
         model = {"transformations": "normal", **self.run.model}  # the default, which records leave out
         return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
-        """The measure `name` of a layer's capsules in a condition: a forward pass, or a kind of iterative inference."""
+        """The measure `name` of the capsules of one layer, in a condition such as `FORWARD` or `PLAIN`."""
         return self.numbers.needed("condition", condition, layer, name)
 
 
 def network(results: Results, stage: str, item: str | None) -> Network:
-    """The result of an item of a stage. Raises `NotMeasuredError` if there is none, or if `item` is None."""
+    """The result of `item` in `stage`. Raises `NotMeasuredError` if there is no result, or if `item` is None."""
     item, numbers = results.answering(stage, item)
     inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
     name = inference.get("run", item)
@@ -89,12 +89,12 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance records of results. A result's record comes after the record of its network's training."""
+    """The provenance records of several results: for each, the record of the network's training, then its own."""
     return [record for each in found for record in with_training(results, each.numbers, each.name)]
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """Remarks on differences from the document's networks. The keys of `pair` are names in `documents.yaml`."""
+    """Remarks on how networks differ from the document's, whose names in `documents.yaml` are the keys of `pair`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -102,8 +102,9 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The training of each of `CONDITIONS`, and its table of losses (rows: epochs and replicas), unless one is missing
-    or settings that the condition should share with `routed` differ. Raises `NotMeasuredError` if `routed` is missing.
+    """The training of each of `CONDITIONS`, and its table of losses, with a row for each epoch of each replica. Leaves
+    out a condition if one of the two is missing, or if it differs from `routed` in settings that both should share.
+    Raises `NotMeasuredError` if `routed` is missing.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -129,10 +130,10 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
-    """Figure 2: the test loss without routing divided by that with routing, in networks with reconstruction. The claim
-    holds if, without routing, the training loss is higher in the first epochs (`SLOWER`), and the test loss is nearly
-    the same (`LIKE_LOSS`). Both must be true with and without reconstruction. Test losses leave out the reconstruction
-    loss. None if `trained_conditions` lacks a condition, or if training and test of a network had different settings.
+    """Figure 2: test loss without routing / test loss with routing, for the two networks with reconstruction. The claim
+    holds if, without routing, the training loss is higher in the first epochs (see `SLOWER`), and the test loss is
+    nearly the same (see `LIKE_LOSS`). Both must be true with and without reconstruction. The test loss is the margin
+    loss alone. Returns None if a condition is missing, or if a network was trained and tested with different settings.
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
@@ -163,8 +164,8 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
 
 
 def inferred_pair(results: Results) -> dict[str, Network]:
-    """The results of inference with the networks `routed` and `unrouted` of `evidence`. Raises `NotMeasuredError` if a
-    result is missing, or if the networks differ in more than routing.
+    """The results of inference with the roles `routed` and `unrouted` in `evidence`, under these keys. Raises
+    `NotMeasuredError` if a result is missing, or if the networks differ in more than routing.
     """
     names = results.evidence.capsnet.inference
     routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
@@ -174,8 +175,8 @@ def inferred_pair(results: Results) -> dict[str, Network]:
 
 
 def sparse_without_routing(results: Results) -> Finding:
-    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass with routing, minus that without
-    routing. The claim holds if both indices are at least `SPARSE` and differ by at most `LIKE_SPARSITY`.
+    """Figure 1B-C: after the forward pass, Hoyer's index of class capsules with routing minus the index without it.
+    The claim holds if both indices are at least `SPARSE` and differ by at most `LIKE_SPARSITY`.
     """
     pair = inferred_pair(results)
     with_, without = (each.measured(FORWARD) for each in pair.values())
@@ -189,12 +190,12 @@ def sparse_without_routing(results: Results) -> Finding:
 
 
 def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
-    """Figure 1D-E: Hoyer's index after inference with L1 minus that without a penalty, with the label clamped.
+    """Figure 1D-E: Hoyer's index after inference with an L1 penalty minus the index after inference without a penalty.
 
-    The claim holds if three statements are true. (1) With L1, the index is at least `SPARSE`. (2) Without a penalty,
-    inference raises the index by at most two standard errors and at most `LIKE_SPARSITY`. For the document's code
-    (`as_coded`), the index without a penalty is below `SPARSE` instead. (3) With and without L1, the correct capsule is
-    longest in at least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
+    Inference is given the labels. The claim holds if three statements are true. (1) With L1, the index is at least
+    `SPARSE`. (2) Without a penalty, inference raises the index by at most two standard errors and at most
+    `LIKE_SPARSITY`. If inference is `as_coded` in the document, the index without a penalty is below `SPARSE` instead.
+    (3) With and without L1, the correct capsule is longest, and the energy never rises, each in almost all images.
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
     role = "as_coded" if as_coded else "unrouted"
@@ -224,12 +225,12 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
 
 
 def middle_stays_dense(results: Results) -> Finding | None:
-    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
+    """Section 3.1: Hoyer's index of a middle layer minus the index of the class capsules, after the forward pass.
 
-    The claim holds if the middle layer is not sparse (`SPARSE`), is less sparse than the class capsules by more than
-    `LIKE_SPARSITY`, is not saturated (`MOSTLY`), and lowers the accuracy by at most two binomial standard errors of the
-    difference. The first network of `evidence` that was measured answers the claim. Notes are about all networks. None
-    if no network was measured.
+    The claim holds if four statements are true. The middle layer is not sparse (see `SPARSE`). Its index is lower than
+    that of the class capsules by more than `LIKE_SPARSITY`. It is not saturated (see `MOSTLY`). It lowers the accuracy
+    by at most two binomial standard errors of the difference. The first network in `evidence` that was measured answers
+    the claim. Notes are about all measured networks. Returns None if there are none.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -239,7 +240,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
         return None
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
-    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # routing never updates weights
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # the shares stay equal
         told = "gives equal shares to the n capsules above, so sums of votes are n times smaller than without routing"
         notes.insert(0, f"{study.item}: each capsule {told}")
     records = [record for _, finding in found for record in finding.records]
@@ -247,8 +248,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
-    """The result of the item `inference`, whose network has a middle layer, and the finding. `without` is the item of a
-    network without this layer. Raises `NotMeasuredError` if a number is missing, or if more than this layer differs.
+    """The result of the item `inference`, whose network has a middle layer, and the finding. `without` is a run without
+    this layer. Raises `NotMeasuredError` if a number is missing, or if the networks differ in more than this layer.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)

@@ -23,7 +23,7 @@ _PANELS = (
     ("as_coded", claims.CODED_PLAIN, "D, as coded"),
     ("as_coded", claims.CODED_SPARSER, "E, as coded"),
 )
-"""The panels of Figure 1. Each has the name of the study in `evidence`, the condition of inference, and a title."""
+"""Panels of Figure 1. Each has a role in `evidence`, a condition in the results of its study, and a title."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error of index", 3),
@@ -44,7 +44,7 @@ _SPARSITY = {
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Yield Figure 2 (losses), then Figure 1 (class capsules). A figure is left out if its results were not measured.
-    Figure 1 is also left out if a study lacks example arrays. Its panels "as coded" need the study `as_coded`.
+    Figure 1 is also left out if a study has no example arrays. Without the study `as_coded`, it has fewer panels.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)
@@ -89,7 +89,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    """Figure 2: training and validation losses (log axis) against epochs. `tables` has the losses by condition."""
     figure, axes = panels(2, 2.5, sharey=True)
     for axis, part in zip(axes, ("train", "validation"), strict=True):
         for role, table in tables.items():
@@ -104,8 +104,8 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: each class capsule's numbers in a row, followed by its length. The correct class is framed. At most
-    two of k `images [k, S, S]` are drawn. `capsules` maps each panel's title to an array `[k, n, D]` of n capsules.
+    """Figure 1B-E: each row shows the numbers of a class capsule, then its length. The correct class is framed. At most
+    the first two of k `images [k, S, S]` are drawn. `capsules` maps panel titles to n capsules per image, `[k, n, D]`.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
@@ -132,7 +132,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
 
 
 def build(results: Results) -> list[Table]:
-    """A table of sparsity for each data set, with a row for each study, condition of inference and layer."""
+    """A table of sparsity for each data set. It has a row for each layer in each condition of each study."""
     rows: dict[str, list[Row]] = {}
     for item, numbers in results.executed("infer"):
         of_dataset = rows.setdefault(claims.network(results, "infer", item).run.dataset, [])

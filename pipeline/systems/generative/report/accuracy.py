@@ -1,5 +1,5 @@
-"""Accuracies of probes in document 000 (Table 1, Figure 4), and two more claims on the run compared with Table 1.
-The models of Figure 4 are trained and tested on images with the same range of random rotations.
+"""Accuracies of linear probes in document 000 (Table 1, Figure 4), and claims about its section 4 and appendix D. Each
+model of Figure 4 is trained and tested on images with the same range of random rotations.
 """
 
 import math
@@ -48,7 +48,7 @@ _TESTS = {name: f"rotated_{name}" for name in ("0", "45", "90", "135", "180")} |
 TABLE_1 = {
     f"000.t1.{row}.{column}": (features, test) for row, features in _FEATURES.items() for column, test in _TESTS.items()
 }
-"""Features and test set of each cell of Table 1, by the id of the claim about the cell."""
+"""The cells of Table 1: each has features and a test set. The key is the id of the claim about the cell."""
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
@@ -58,7 +58,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(results: Results, features: str, test: str) -> Finding:
-    """A cell of Table 1: accuracy (%) of a probe refit on training images that are warped like the test images."""
+    """A cell of Table 1: accuracy (%) of a probe that is fit to training images warped like the test images."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
     evidence = results.evidence.generative
     named = evidence.affine if affine else evidence.table_1
@@ -84,16 +84,16 @@ def _probe(results: Results, features: str, test: str) -> Finding:
 
 
 def parameters(results: Results) -> Finding:
-    """The number of parameters in the capsule model's generative part. The claim holds below 30,000."""
+    """The number of parameters in the capsule model's generative part. The claim holds if it is below 30,000."""
     run, numbers = results.answering("train", results.evidence.generative.table_1.get("capsules"))
     count = float(numbers.at("parameters", "generative"))
     return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < 30_000)
 
 
 def children_classify(results: Results) -> Finding:
-    """Appendix D: accuracy (percent), on clean images, of the probe on the objects' expected numbers of children.
+    """Appendix D: accuracy (%) on clean images. The probe's features are each object's expected number of children.
 
-    The claim holds if the probe on t0 is above chance, and the probe on children at least half as far above chance.
+    The claim holds if the probe on t0 is above chance, and the probe on children is at least half as far above chance.
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
@@ -103,12 +103,12 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracies fall clearly from first to last, and none exceeds the previous by more than the larger sd."""
+    """Whether the first value is clearly above the last, and none exceeds the previous by more than the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(results: Results, variant: str, features: str) -> Finding | None:
-    """The fall (points) in a probe's accuracy from the narrowest to the widest range of training and test rotations."""
+    """Accuracy (%) of a probe on the narrowest range of rotations, in training and test, minus that on the widest."""
     sweep, by_angle = complete_sweep(results, variant, "probe", features)
     if len(by_angle) < 2:
         return None
@@ -122,9 +122,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE's probe on ranges of rotation that are wide (see `WIDE`). If no range is
-    wide, the widest is used. Leads are those of the capsules' probe on t0 and, if SCAE has a sweep, of SCAE's probe on
-    its posterior. The claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE's probe. At each wide range of rotation (see `WIDE`), the VAE's probe is
+    compared with the capsules' probe on t0 and, if SCAE was swept, with SCAE's probe on its posterior. If no range is
+    wide, the widest is used. The claim holds if, in each comparison, the VAE leads or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -159,8 +159,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured]]:
-    """The accuracies (percent) of Table 1, by features and test set. Empty for a run trained on rotated images, because
-    the paper's training images were upright.
+    """The accuracies (percent) of Table 1, by features and test set. No accuracies are returned if `run` was trained on
+    rotated images, because the paper's training images were upright.
     """
     found: dict[str, dict[str, Measured]] = {}
     if numbers.run(run).augmentation.rotation == 0:
@@ -188,8 +188,8 @@ Accuracies = Mapping[str, Mapping[str, Measured]]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield figures of accuracy against rotation. For each group of evaluated runs, test images are rotated, and the
-    paper's accuracies are shown, too. For each group of swept runs, both training and test images are rotated.
+    """Yield figures of accuracy against rotation, one per group of runs. For evaluated runs, test images are rotated,
+    and the paper's accuracies may be shown, too. For runs with a sweep, both training and test images are rotated.
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
@@ -290,7 +290,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Tables like Table 1, one per group of runs. A row has a run, features and a source (the paper or a protocol)."""
+    """Tables like Table 1, one per group of runs. A row has accuracies of one probe, from the paper or from our run."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "

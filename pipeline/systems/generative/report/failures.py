@@ -1,7 +1,7 @@
 """Claims and figures about learned parts and objects, and their failures (document 000, section 5.4, Figures 5 to 7).
 
-The claims about Figures 5 and 6 are tested on the run that is compared with Table 1. The claim about Figure 7 is tested
-on the sweep, whose models are trained and tested on images with the same range of random rotations.
+The claims about Figures 5 and 6 are tested on the capsules that are compared with Table 1. The claim about Figure 7 is
+tested on a sweep, in which each model is trained and tested on images with the same range of random rotations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,11 +33,11 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: the share (percent) of the largest rotation that the poses of parts do not follow.
+    """Figure 5: which share (percent) of the largest rotation the poses of parts do not follow.
 
     The poses of parts in rotated images are compared with the rotated poses of parts in upright images. The claim holds
-    if the deviation between the two grows with the angle and, at the largest angle, exceeds `pose_sd_floor`, the least
-    sd of a pose around its vote.
+    if the deviation between the two grows with the angle and, at the largest angle, exceeds `pose_sd_floor`. This is
+    the least sd that the model allows for a part's pose around the pose that an object predicts.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -46,17 +46,17 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     deviation = [numbers.needed("equivariance", "parts", angle, "deviation") for angle in angles]
     missed = numbers.needed("equivariance", "parts", angles[-1], "missed").scaled(100)
     holds = deviation[-1].mean > numbers.run(run).model.pose_sd_floor and rises(deviation)
-    # The paper shows one image, and gives no number of seeds or test images to compare with.
+    # The paper shows one image, without numbers of seeds and test images. So these numbers are not compared.
     notes = [tested_on(numbers, run, numbers.settings.failures.images)]
     return answer(results, numbers, run, missed, holds=holds, notes=notes)
 
 
 def templates_are_copies(results: Results) -> Finding:
-    """Figure 6: percent of the pairs of templates that are affine copies of each other.
+    """Figure 6: the percentage of pairs of templates that are affine copies of each other.
 
-    The control is strokes of digits, because these are also similar up to affine maps. Their edges are faded like those
-    of templates. The claim holds if at least half of the templates have a copy, and if the share of pairs that are
-    copies exceeds the share among strokes by more than one sd over sets of strokes.
+    Strokes of digits serve as a control, because they are also similar up to affine maps. They fade at the edges, as
+    templates do. The claim holds if two statements are true. At least half of the templates have a copy. The share of
+    pairs that are copies exceeds the mean share in sets of strokes by more than the sd over these sets.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -70,12 +70,12 @@ def templates_are_copies(results: Results) -> Finding:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: the fall in consistency of part use from the narrowest to the widest range in training and test.
+    """Figure 7: consistency of part use (see `evaluation/consistency.py`) at the narrowest minus at the widest range.
 
-    If parts stay in place while images rotate, consistency falls as the range of test rotations grows, whatever the
-    training images were. So there is a control: models from the run's normal training, which has a narrower range, are
-    tested on the widest range. The claim holds if consistency after training on the widest range is below consistency
-    after training on the narrowest range, and below the control's, each time by more than the larger of the two sds.
+    Each model is trained and tested on the same range of rotation. But if parts stay in place while images rotate, wide
+    test rotations lower the consistency after any training. So there is a control: the run's models from `train`,
+    with a narrower range, are tested on the widest range. The claim holds if the models of the widest range are less
+    consistent than those of the narrowest range and than the control, both by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -105,7 +105,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield figures of a rotating digit, of templates, objects and samples of runs, and of part use in sweeps."""
+    """Yield figures: per study, a rotating digit; per run, templates, samples and objects; per sweep, part use."""
     for study, numbers in results.executed("turn"):
         if arrays := results.examples("turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
@@ -168,7 +168,7 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Mean image and mean parts of the objects that own the most images (see `evaluation.examples.object_examples`)."""
+    """Draw mean images and parts of the objects that own the most images (see `object_examples` in `evaluation/`)."""
     classes = arrays["object_classes"]
     images = classes.sum(1)
     order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]

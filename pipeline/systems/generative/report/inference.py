@@ -21,10 +21,10 @@ from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
-"""Colours and markers of engines, the optimisers at test time."""
+"""Colours and markers of engines. An engine is an optimiser that is used at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probe accuracies on clean images in Table 1, in points. That of t0_A0 is printed as .00, which means below
-.005, or half a point."""
+"""Table 1's sds of probe accuracies on clean images, in points, by features. For t0_A0, the table has .00, which means
+below .005, or half a point."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -37,7 +37,7 @@ _CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
-    """The settings and numbers of a study, and the measurements of its chosen engine by angle, then by name."""
+    """Settings and numbers of a study, and what was measured for its engine `chosen`: {angle: {name: measurement}}."""
     name, numbers = results.answering("optimise", item)
     study = numbers.settings.optimise[name]
     chosen = numbers.part("engine", study.chosen)
@@ -47,8 +47,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """Figure 3: the rise of the bound by optimisation (nats), in the range of rotation where the bound rises least. The
-    claim holds if in all ranges the bound rises and the pixel error falls by more than two standard errors over images.
+    """Figure 3: how much (nats) optimisation raises the bound, in the range of rotation where it rises least. The claim
+    holds if, in all ranges, the bound rises and the pixel error falls by more than two standard errors over images.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -66,16 +66,16 @@ def optimisation_repairs(results: Results) -> Finding:
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
     ]
-    # The paper shows one digit, and gives no number of seeds or test images to compare with.
+    # The paper shows one digit, without numbers of seeds and test images. So these numbers are not compared.
     return answer(results, numbers, study.run, rises[least], holds=holds, notes=notes)
 
 
 def optimisation_gain(results: Results) -> Finding:
-    """Accuracy (points) that the probe on t0 gains from optimisation, for the narrowest measured range of rotation.
+    """How many points of accuracy the probe on t0 gains from optimisation, in the narrowest measured range of rotation.
 
-    As in Table 1, the probe is refit: once to the encoder's posteriors, once to the optimised posteriors. The standard
-    error of the gain combines the noise over seeds and over images. All seeds use the same images, so more seeds do not
-    reduce the noise over images.
+    As in Table 1, the probe is refit. It is fit once to the encoder's posteriors and once to the optimised posteriors.
+    The standard error of the gain combines two kinds of noise, over seeds and over images. More seeds do not reduce the
+    noise over images, because all seeds use the same images.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -110,26 +110,26 @@ def _range(angle: float) -> str:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies (percent) on the kinds of posterior, as text. Kinds that were not measured are left out."""
+    """A text with a probe's accuracy (percent) on each kind of posterior that was measured, such as the encoder's."""
     names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "perturbed"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
 
 def _posterior(results: Results) -> tuple[Numbers, Recorded]:
-    """Numbers and settings of the posterior study. The paper gives no number of seeds and images for its claims."""
+    """Numbers and settings of the study of a full posterior. The paper gives no numbers of seeds and images for it."""
     name, numbers = results.answering("posterior", results.evidence.generative.posterior)
     return numbers, numbers.settings.posterior[name]
 
 
 def full_posterior_bound(results: Results) -> Finding:
-    """Section 2.3: the lead (nats) of the bound of the guide `refined` over the bound of the guide `scratch`.
+    """Section 2.3: the lead, which is the bound (nats) of the guide `refined` minus the bound of the guide `scratch`.
 
-    The training of `refined` starts from an encoder with delta poses. `scratch` has Gaussian poses from the first step
-    (see `experiments.posteriors`). The document's density of poses is not normalised. Our number is from the normalised
-    density, because only normalised bounds of different models are comparable. The claim holds if the lead exceeds two
-    standard errors with both densities. If it does not hold, it is undecided, unless a lead is below zero by more than
-    two standard errors. With one seed, the noise is unknown. Then any positive lead is enough, and a remark says so.
+    A guide is an encoder's posterior (see `experiments/posteriors.py`). `refined` is first trained with delta poses
+    (points), `scratch` has Gaussian poses from the first step. The document's density of poses is not normalised. Our
+    number uses a normalised density, because bounds of different models are not comparable otherwise. The claim holds
+    if the lead exceeds two standard errors with both densities. If not, it fails if a lead is below zero by more than
+    two standard errors, else it is undecided. With one seed, the noise is unknown, so any positive leads are enough.
     """
     numbers, study = _posterior(results)
     bounds = ("elbo_normalised", "elbo")
@@ -149,11 +149,11 @@ def full_posterior_bound(results: Results) -> Finding:
 
 
 def full_posterior_probes(results: Results) -> Finding:
-    """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
+    """Section 2.3: how many points probe accuracies change if the encoder is trained further with Gaussian poses.
 
-    Probes on clean images use t0, or t0 and A0. A change is compared with the paper's sd over seeds (`PROBE_SDS`). The
-    claim holds if neither change exceeds two sds. It fails if a change exceeds two sds by more than two standard errors
-    of the change. In between, it is undecided. Our number (points) is the change that is the larger multiple of its sd.
+    There are two probes on clean images, one on t0, one on t0 and A0. Each change is compared with the paper's sd over
+    seeds (`PROBE_SDS`). The claim holds if neither change exceeds two sds. It fails if a change exceeds two sds by more
+    than two of its standard errors. In between, it is undecided. Our number is the change that is larger in sds.
     """
     numbers, study = _posterior(results)
     moves, notes = [], []
@@ -177,7 +177,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Figures of a digit before and after optimisation, and of the bound during optimisation."""
+    """Yield two figures per study: a digit before and after optimisation, and the bound during optimisation."""
     for study, numbers in results.executed("optimise"):
         if arrays := results.examples("optimise", study, ("angles", *_EXAMPLES)):
             rows = [(words, arrays[name]) for name, words in _EXAMPLES.items()]
@@ -209,7 +209,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound against gradient evaluations, for the narrowest and the widest range of rotation, with a colour and
     marker per engine. Points are means over replicas. After a replica's last round, its last values are used. `table`
-    has one row for each measured round of a replica, engine and angle (degrees), with means over images.
+    has a row for each replica, engine, angle (degrees) and measured round, with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
@@ -232,7 +232,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Tables of the cost and gains of test-time optimisation, and of the guides with a full posterior."""
+    """Two tables: the cost and the gains of test-time optimisation, and the bounds and probe accuracies of guides."""
     return [*optimisation(results), *posterior(results)]
 
 

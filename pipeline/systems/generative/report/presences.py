@@ -1,8 +1,8 @@
-"""Notes and a table on whether presences carry information about the image.
+"""Notes and a table on how much information the presences of objects carry about the image.
 
-The table also has runs with changed settings. A probe on log odds does not measure this information, because
-standardising log odds enlarges small differences. A probe on relaxed samples does not measure it either, because a
-sample's distance from 0 and 1 reveals the log odds. Binary samples show only whether an object is present.
+The table also has shorter runs with changed settings. A probe on log odds does not measure this information, because
+standardising log odds enlarges small differences. A probe on relaxed samples (between 0 and 1) does not measure it
+either, because their distances from 0 and 1 reveal the log odds. Binary samples show only whether an object is present.
 """
 
 import math
@@ -14,7 +14,7 @@ from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.shared import classes_of
 
 SILENT_NATS = 0.1
-"""Presences with less information than this are called silent. To tell ten classes apart takes log 10 = 2.3 nats."""
+"""Presences are silent if they carry fewer nats of information. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
 """A probe does not tell the class if its accuracy is at most this many points above chance (see `silence`)."""
 READABLE = 30.0
@@ -32,18 +32,18 @@ _HEADS = {
     "pixel_error": ("pixel error", 2),
 }
 Found = Mapping[str, Measured | None]
-"""Measurements by column of `_HEADS`. The accuracies of probes (percent) are for clean images."""
+"""The measurement, or None, for each column of `_HEADS`. Accuracies of probes are in percent, on clean images."""
 
 
 def measured(numbers: Numbers) -> Found:
-    """Measurements of a run's presences from its evaluation."""
+    """The measurements of a run's presences, by column of `_HEADS`. `numbers` is the evaluation of the run."""
     probes = {name: numbers.measured("probe", name, "refit", "rotated_0") for name in _HEADS}
     return cells(numbers, _HEADS, "test") | {name: found.scaled(100) for name, found in probes.items() if found}
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """The reason, in words, to call presences silent, or None. They are silent if their information is below
-    `SILENT_NATS`, or if probes tell the class (one of `classes`) from log odds but not from binary samples.
+    """Why presences are silent, in words, or None if they are not. Presences are silent if they carry less information
+    than `SILENT_NATS`, or if a probe tells the class (one of `classes`) from log odds but not from binary samples.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -57,8 +57,8 @@ def silence(found: Found, classes: int) -> str | None:
 
 
 def notes(numbers: Numbers, run: str) -> list[str]:
-    """Notes on an evaluated run: a warning if its presences are silent, then the accuracies of probes on samples and
-    the information of presences. The list is empty if one of these measurements is missing.
+    """Notes on an evaluated run. If its presences are silent, the first note is a warning. The last note gives the
+    accuracies of probes on samples, and the information of presences. If one of these is missing, there are no notes.
     """
     found = measured(numbers)
     binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
@@ -72,7 +72,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table of runs, conditions of ablations and values of a setting. Empty if there are no results."""
+    """A list with one table, or none. Its rows are runs, conditions of ablations and tried values of a setting."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:

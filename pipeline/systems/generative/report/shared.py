@@ -13,22 +13,22 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""By system that document 000 probes: the name in `documents.yaml` of the settings of the paper's sweep."""
+"""For each system that document 000 probes, the entry of `documents.yaml` with the settings of the paper's sweep."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
-    """Results of all evaluated runs of the systems that document 000 probes, by name of the run."""
+    """The evaluation of every run of the three systems that document 000 probes, by name of the run."""
     return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in _SWEPT}
 
 
 def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
-    """Name and evaluation of the run that is compared with Table 1. Raises `NotMeasuredError` if it is missing."""
+    """The name of the capsules' run for Table 1, and its evaluation. Raises `NotMeasuredError` if there is none."""
     return results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A run trained and tested on several ranges of rotation. `items` has the results by angle (degrees), ascending."""
+    """A run that is trained and tested for several ranges of rotation. Its results are in `items`, by rising angle."""
 
     run: str
     items: dict[float, Numbers]
@@ -38,7 +38,7 @@ class Sweep:
         return [record for numbers in self.items.values() for record in numbers.records]
 
     def measured(self, *keys: str) -> dict[float, Measured]:
-        """The measurements under `keys` by angle, without angles that have no measurement."""
+        """The measurements under nested `keys`, by angle. Angles without this measurement are left out."""
         found = ((angle, numbers.measured(*keys)) for angle, numbers in self.items.items())
         return {angle: value for angle, value in found if value}
 
@@ -53,8 +53,8 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
-    """The sweep of the run in a role ("capsules", "scae" or "vae"), and its measurements under `keys` by angle. Raises
-    `NotMeasuredError` if the sweep is missing, or lacks an angle at which another run was measured.
+    """The sweep that evidence names for `role` ("capsules", "scae" or "vae"), and its measurements under `keys`, by
+    angle. Raises `NotMeasuredError` if the sweep is missing, or has no measurement at an angle of another sweep.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -66,14 +66,14 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last value exceeds the first, and no value is below the one before by more than the larger sd."""
+    """Whether the last value is above the first, and none is below the previous one by more than the larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
-    """Divide the runs `names` into groups to show together. The first group has the runs with the roles capsules, SCAE
-    and VAE in `compared` (runs by role). Every other run is a group of its own.
+    """Divide the runs `names` into groups. Each has its own figures and table. The first group has the runs that
+    `compared` names for the roles "capsules", "scae" and "vae". Every other run is a group of its own.
     """
     together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
@@ -81,7 +81,7 @@ def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str
 
 
 def classes_of(numbers: Numbers, run: str) -> int:
-    """Number of classes of the images that a run was trained on."""
+    """The number of classes in the data set that `run` was trained on."""
     source = numbers.dataset_of(run).source
     return PUBLISHED[source].classes if source in PUBLISHED else len(numbers.settings.own_images[source].classes)
 
@@ -96,9 +96,9 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run. `document` (a name in `documents.yaml`) and `tested` (the number
-    of test images) are passed to the function `remarks`. If `tested` is None, the numbers of test images and of
-    seeds are not compared with the paper's. `more` are further fields of `Finding`.
+    """The finding about a claim that rests on one run. Its remarks compare the run with the entry `document` of
+    `documents.yaml`. `tested` is the number of test images. If it is None, remarks do not compare the numbers of test
+    images and of seeds with the paper's. `more` has further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     replicas = None if tested is None else ours.n
@@ -107,15 +107,15 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings, without the `seeding` of objects from parts if training ends before `seeding_epoch`."""
+    """A run's settings. Those of `seeding`, which sets objects from parts, are left out if training ends before it."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
 
 
 def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) -> list[Remark]:
-    """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions. `seeds` is the
-    number of replicas. If it is None, the numbers of test images and of seeds are not compared with the paper's.
+    """Remarks on how the runs of sweeps differ from the paper's runs. No remark is repeated. `items` are the results of
+    the sweeps. `seeds` is the number of seeds. If it is None, remarks leave out the numbers of test images and seeds.
     """
     found = []
     for numbers in items:
@@ -127,12 +127,12 @@ def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) ->
 
 
 def tested_on(numbers: Numbers, run: str, images: int) -> str:
-    """A note on the number of test images, for claims whose number of images the paper does not give."""
+    """A note on how many test images were used (at most `images`), for claims where the paper does not say this."""
     return f"on {min(images, numbers.dataset_of(run).test):,} test images"
 
 
 def name_of_test(test: str) -> str:
-    """The readable name of a test set: "0°", "±45°", "affine"."""
+    """The readable name of a test set, such as "0°", "±45°" or "affine"."""
     if not test.startswith("rotated_"):
         return test
     angle = float(test.removeprefix("rotated_"))

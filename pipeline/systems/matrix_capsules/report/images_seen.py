@@ -1,4 +1,4 @@
-"""Our and published test errors of matrix capsules on smallNORB, by the number of images seen in training.
+"""A figure of test errors on smallNORB against images seen in training, for our and for published matrix capsules.
 The number of images seen is the number of epochs times the number of training images.
 """
 
@@ -21,11 +21,11 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Their test images show other objects than their training images."""
 _BEST = 3
-"""Number of our runs that are drawn because their errors are the lowest. Two runs are drawn whatever their errors: the
-evidence for the claim about the paper's best network, and the run with the authors' settings."""
+"""How many of our runs are drawn because they have the lowest errors. Two runs are drawn whatever their errors: the run
+that answers the claim about the paper's best network, and the run with the authors' settings."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""Markers by number of routing iterations (None: not known). Our runs with other numbers have "P", which is a plus."""
+"""Marker for each number of routing iterations (None: not known). Our runs with other numbers have "P", a plus."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (0, -9, "center"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
@@ -38,9 +38,9 @@ class Seen(NamedTuple):
 
     Attributes:
         images: millions of images seen in training, averaged over seeds.
-        error: error (percent) on the central crops of all test images after training.
-        curve: mean error of the seeds (percent) during training, by millions of images seen. It is measured on random
-            test images, whose number is the run's setting `watched`. Empty if `watched` is 0.
+        error: test error (percent) after training, on the central crops of all test images.
+        curve: test error (percent) during training, averaged over seeds. The index is millions of images seen. It
+            is measured on random test images; the run's setting `watched` is their number. Empty if `watched` is 0.
     """
 
     trial: Trial
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 def seen_by_runs(results: Results) -> list[Seen]:
     """All evaluated runs of matrix capsules on smallNORB whose training has a result. The lowest error comes first.
 
-    Runs with a `holdout` are left out, because their settings do not give the number of training images.
+    Runs with the setting `holdout` are left out, because their settings do not give the number of training images.
     """
     found = []
     for trial in runs(results, "matrix_capsules"):
@@ -70,8 +70,8 @@ def seen_by_runs(results: Results) -> list[Seen]:
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield the figure. It shows our runs with the lowest errors, the evidence for the claim about the paper's best
-    network, the run with the authors' settings, and published errors.
+    """Yield the figure, if there are evaluated runs. It shows our runs with the lowest errors, the run that answers the
+    claim about the paper's best network, the run with the authors' settings, and published errors.
     """
     evidence, found = results.evidence.matrix_capsules, seen_by_runs(results)
     named = (evidence.table_1.get("iterations_3"), evidence.published)

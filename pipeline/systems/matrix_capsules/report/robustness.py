@@ -1,9 +1,9 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel value, on a scale from 0 to 1. A mean over epsilons is the plain mean of the
-results at epsilons above 0. All of them use the same images, so their mean is assumed to be as noisy as one of them.
+Pixels are in [0, 1]. Epsilon is the most that an attack changes a pixel. A mean over epsilons is the plain mean of the
+results at epsilons above 0. They all use the same images, so the mean is assumed to be as noisy as a single result.
 
-Both networks are attacked on the same images, and often fail on the same ones. Result tables lack predictions for
+Both networks are attacked on the same images, and often fail on the same ones. Result tables have no predictions for
 single images, so standard errors of differences assume that the networks were attacked on different images. These
 standard errors are too large rather than too small.
 """
@@ -38,7 +38,7 @@ KINDS = {
     "targeted": ("towards another class", "success (%)"),
     "black-box": ("computed on another CNN", "accuracy (%)"),
 }
-"""The description and the measured quantity of each kind of attack."""
+"""For each kind of attack, a description and the quantity that is measured."""
 
 Answer = tuple[Measured, bool, list[str]]
 """The answer to a claim: our number, whether the claim holds, and notes."""
@@ -48,10 +48,11 @@ class Attacked(NamedTuple):
     """The results of one study of attacks.
 
     Attributes:
-        percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
-            network, replica. The measure "own_loss" is for white-box attacks by the gradient of the network's own loss,
-            as in the document. For "value", each image is also attacked by the gradient of the cross-entropy, and the
-            more successful attack counts. Black-box attacks have "value" only. They use the other CNN's own loss.
+        percent: accuracies or success rates in percent. Rows are epsilons. Columns have five levels: measure, kind,
+            method, network and replica. For the measure "own_loss", attacks use the gradient of the loss that the
+            attacked network was trained with, as in the document. For "value", each image is also attacked by the
+            gradient of the cross-entropy, and the more successful attack counts. Black-box attacks have "value" only.
+            They use the training loss of another CNN.
         images: number of test images attacked.
         chance: accuracy of guessing, in percent.
     """
@@ -69,12 +70,12 @@ class Attacked(NamedTuple):
         return cls(numbers, percent, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-        """Percentages of the capsules and of the CNN at epsilons above 0, `[epsilons, replicas]` each."""
+        """Two tables of percentages, for the capsules and the CNN. Rows are epsilons above 0, columns are replicas."""
         attacks = self.percent[self.percent.index > 0]
         return [attacks[column, kind, method, network] for network in NETWORKS]
 
     def noise(self, percent: float) -> float:
-        """Binomial standard error of a percentage of the attacked images, in percentage points."""
+        """The binomial standard error, in percentage points, of `percent`, a percentage of the attacked images."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
@@ -82,7 +83,7 @@ class Attacked(NamedTuple):
         error combines the spread over replicas (0 for a single replica) with the binomial noise of the images attacked.
 
         Args:
-            shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
+            shares: all percentages that the two numbers were computed from. By default, these are the two numbers.
         """
         ours, theirs = pair
         of_images = [self.noise(share) for share in shares or (ours.mean, theirs.mean)]
@@ -90,8 +91,8 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Two differences, capsules minus CNN: in accuracy under attack, and in accuracy lost by the attack (points).
-        Both are averaged over epsilons and `methods`. The third result is a list of notes on both networks.
+        """Two differences, capsules minus CNN, and a list of notes. The first difference is in accuracy under attack,
+        the second in accuracy lost. Both are in percentage points, and averaged over epsilons and `methods`.
         """
         values = self.percent["value", kind][list(methods)]
         before, attacks = values.loc[0.0], values[values.index > 0]
@@ -109,7 +110,7 @@ class Attacked(NamedTuple):
         return kept, hurt, notes
 
     def through_own_loss(self, method: str) -> str:
-        """A note on both networks' accuracy if attacks use the gradient of their own loss only, as in the document."""
+        """A note on accuracies if attacks use only the attacked network's training loss, as in the document."""
         ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
             f"accuracy under {method} with the own loss only, as in the document, mean and minimum over epsilons: "
@@ -118,7 +119,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` about the study that evidence names. None if the study has no table."""
+    """Apply `check` to the study of attacks that evidence names, and return the finding. None if it has no table."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     if (table := results.table("attack", item, COLUMNS)) is None:
         return None
@@ -133,13 +134,13 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 
 def _too_few(allowed: float) -> list[str]:
-    """A list with a note if two standard errors, `allowed`, exceed `LARGEST_UNDETECTED`. Otherwise an empty list."""
+    """A list with one note if `allowed` (two standard errors) exceeds `LARGEST_UNDETECTED`, otherwise an empty list."""
     few = f"too few images to decide: two standard errors may be at most {LARGEST_UNDETECTED:g} points"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
-    """Figure 3: percentage points of accuracy that capsules lose minus those that the CNN loses, mean over epsilons.
+    """Figure 3: percentage points of accuracy that capsules lose, minus those that the CNN loses; mean over epsilons.
 
     The claim holds if the capsules lose less and also stay more accurate, both by more than two standard errors. Losing
     less is not enough, because a network whose accuracy is near chance has nothing to lose.
@@ -171,10 +172,10 @@ def targets_are_missed(found: Attacked) -> Answer:
 
 
 def stays_above_chance(found: Attacked) -> Answer:
-    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over all epsilons and methods.
+    """Section 6: the capsules' lowest accuracy (percent) under general attacks, among all epsilons and methods.
 
-    The claim holds if this accuracy is at least chance minus two standard errors (binomial, over the attacked images),
-    and if two standard errors are at most `LARGEST_UNDETECTED`.
+    The claim holds if this accuracy is at least chance minus two standard errors. They are the binomial standard errors
+    of an accuracy at chance, over the attacked images. Two of them must be at most `LARGEST_UNDETECTED`.
     """
     lowest, notes = [], []
     for method in METHODS:
@@ -195,8 +196,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks use the gradients of another CNN.
 
-    The claim holds if the differences in accuracy and in lost accuracy are both at most two standard errors, and if two
-    standard errors are at most `LARGEST_UNDETECTED`. Equal accuracy is not enough, because lost accuracy may differ.
+    The claim holds if the networks differ by at most two standard errors, both in accuracy and in accuracy lost.
+    Two standard errors must be at most `LARGEST_UNDETECTED`. At equal accuracy, one network may have lost more.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -207,8 +208,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 def gradients_are_there(found: Attacked) -> Answer:
     """Section 6: the percentage of exact zeros among the derivatives of the capsules' loss with respect to pixels.
 
-    The loss is the network's own. For an image that meets the margin, the spread loss and its gradient are exactly 0.
-    The claim holds if the CNN's percentage is at least as large as the capsules'.
+    The loss is the training loss. The spread loss and its gradient are exactly 0 for an image whose correct class leads
+    all others by the margin. The claim holds if the CNN's percentage is at least as large as the capsules'.
     """
     zeros, of_logits, sizes = (
         [found.numbers.needed(loss, network, measure) for network in NETWORKS]
@@ -233,7 +234,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield, for each study, a drawing of Figure 3's curves and a drawing of attacked images."""
+    """Yield two drawings for each study of attacks: the curves of Figure 3, and the attacked images of Figure B.3."""
     for item, numbers in results.executed("attack"):
         label = dataset_label(numbers.records)
         if (table := results.table("attack", item, COLUMNS)) is not None:
@@ -265,7 +266,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def curves(study: Attacked) -> Figure:
-    """Draw Figure 3. Each kind of attack has a panel: accuracy or, for targeted attacks, success rate (percent)."""
+    """Draw Figure 3. Each panel shows a kind of attack: accuracy or, for targeted attacks, success rate (percent)."""
     smallest, largest = study.percent.index[study.percent.index > 0][[0, -1]]
     figure, axes = panels(len(KINDS), 2.6, sharex=True)
     for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
@@ -288,7 +289,7 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Draw Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". Channel 0 is shown."""
+    """Draw Figure B.3: channel 0 of images `[k, C, s, s]` in [0, 1]. The keys of `arrays` are "<network>-<epsilon>"."""
     changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
     rows = [("not attacked", arrays["capsules-0"][:, 0])]
     for epsilon, network in changed:

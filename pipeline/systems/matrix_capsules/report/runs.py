@@ -1,8 +1,8 @@
-"""Test errors of the networks of document 004. The document's Table 1 compares variants of matrix capsules and
-of their loss. Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
+"""Claims and tables about the test errors of the networks of document 004. Table 1 of the document compares matrix
+capsules with different routing, poses and losses. Table 2 is about novel viewpoints (see `viewpoint_matching`).
 
-The profile's `evidence` names the network whose error answers a claim. Errors are in percent. A trial is a trained
-network with its numbers and its recorded settings: a run of `runs`, or a condition of a study of `ablation`.
+The section `evidence` of `params.yaml` names the network whose error answers a claim. Errors are in percent. A trial
+is a trained network, with its numbers and recorded settings. It is either a run or a condition of an ablation.
 """
 
 import math
@@ -19,19 +19,19 @@ from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural, with_training
 
 BOTH = ("matrix_capsules", "cnn")
-"""The values of a run's setting `variant` for the document's networks."""
+"""The kinds of networks that the document compares. They are values of a run's setting `variant`."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""Names, in figures and tables, of the two networks that a study compares, by their keys in results."""
+"""The two networks that a study compares: for each key in results, the name in figures and tables."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
 """Data sources with smallNORB's classes: smallNORB (the paper's main data set), its copies, and rendered toys."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Class names of smallNORB by label. An import from `data.published` would make all figures depend on that module."""
+"""Class names of smallNORB, by label. An import of `pipeline.data.published` would make all figures depend on it."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Augmentation settings that warp images. Results of older code lack these settings."""
 ERRORS = {"centre": ("error, central crop (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Headings and numbers of decimals of two columns: errors on central crops, and with scores averaged over 13 crops."""
+"""Heading and number of decimals of each column. In column `crops`, scores are averaged over 13 crops of an image."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -44,15 +44,15 @@ ROWS = {
     "004.t1.xent": "cross_entropy",
     "004.mixing": "mixing",
 }
-"""Names of networks in evidence and `documents.yaml`, by id of the claim: rows of Table 1, and section 5's `mixing`."""
+"""For claims about matrix capsules in Table 1, and 004.mixing: the network's name in evidence and `documents.yaml`."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 """Settings of the model that differ between the rows of Table 1."""
 FAMILIAR_SHARE = 1 / 3
-"""Approximate share of smallNORB's images with familiar viewpoints."""
+"""The approximate share of smallNORB's images that show familiar viewpoints."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
-"""The error (percent) on familiar viewpoints at which the paper compares its two networks, by axis of viewpoint."""
+"""For each axis, the error (percent) on familiar viewpoints at which the paper compares its two networks."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
-"""The paper's error of capsules on novel viewpoints, divided by that of its convolutional network, by axis."""
+"""For each axis, the error of the paper's capsules on novel viewpoints, divided by the error of its CNN on them."""
 
 
 class Trial(NamedTuple):
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
         name: name of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
         base: name of the run or, for a condition, of the run that the condition changes.
-        changes: new values of the settings of the base's model that a condition changes, by name. Empty for a run.
+        changes: the settings of the model that a condition changes, by name, with their new values. Empty for a run.
     """
 
     stage: str
@@ -77,7 +77,7 @@ class Trial(NamedTuple):
 
 
 def runs(results: Results, *variants: str) -> list[Trial]:
-    """The evaluated runs of `variants`, sorted by variant (in the given order), then by name."""
+    """All evaluated runs whose `variant` is one of `variants`, sorted in the order of `variants`, then by name."""
     found = [
         Trial("evaluate", name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
         for name, numbers in results.executed("evaluate")
@@ -96,7 +96,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial named `network`, "<run>" or "<ablation>/<condition>". Raises `NotMeasuredError` if there is none."""
+    """The trial called `network`: "<run>" or "<ablation>/<condition>". Raises `NotMeasuredError` if there is none."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -106,7 +106,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Class names of smallNORB or of own images. An output without a class name is named by its number."""
+    """Class names of smallNORB or of a user's own images. A class without a name is called by its number."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -119,7 +119,9 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """Id of the claim about a trial's row of Table 1. None if it has no row or changes settings not in `CONDITION`."""
+    """The id of the claim about the row of Table 1 with the same settings `CONDITION` as a trial. None if there is no
+    such row, or if the trial changes other settings.
+    """
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -128,9 +130,9 @@ def row_of(trial: Trial) -> str | None:
 
 
 def _error(results: Results, role: str) -> Finding:
-    """The test error of the network with this role in evidence: on central crops or, for the role `crops`, on 13 crops.
-    A note gives the error in the other of these two tests. Remarks name differences from the document's network. A
-    condition of an ablation has no training curve. Its training error is from the epoch whose weights were kept.
+    """The test error of the network that evidence names for `role`. It is measured on central crops or, for the role
+    "crops", on 13 crops. A note gives the error in the other test. Remarks say how the document's network differs. An
+    ablation has no training curves. Its training errors are those of the epoch whose weights were kept.
     """
     evidence = results.evidence.matrix_capsules
     named = {**evidence.table_1, **evidence.networks, "cnn": evidence.cnn, "crops": evidence.crops}
@@ -156,9 +158,8 @@ def _error(results: Results, role: str) -> Finding:
 
 
 def _novel_capsules(results: Results, axis: str) -> Finding | None:
-    """Error of capsules on novel viewpoints when both networks are equally good on familiar viewpoints.
-
-    None if the matched errors on familiar viewpoints differ by more than two standard errors (of images and replicas).
+    """The capsules' error on novel viewpoints, taken when both networks have equal errors on familiar viewpoints. None
+    if these errors differ nevertheless, by more than two standard errors (with the noise of images and of replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     capsules, cnn = (numbers.needed("matched", network, "familiar") for network in NETWORKS)
@@ -177,7 +178,7 @@ def _novel_capsules(results: Results, axis: str) -> Finding | None:
 
 
 def _novel_cnn(results: Results, axis: str) -> Finding:
-    """Error of the CNN on novel viewpoints at the end of training."""
+    """The CNN's error on novel viewpoints, averaged over the last epochs."""
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     familiar = in_percent(numbers.needed("late", "cnn", "familiar"))
     notes = [f"error on familiar viewpoints: {familiar} (paper: {PAPER_FAMILIAR[axis]} %)"]
@@ -185,7 +186,7 @@ def _novel_cnn(results: Results, axis: str) -> Finding:
 
 
 def _novel(item: str, numbers: Numbers, network: str, kind: str, document: str, notes: list[str]) -> Finding:
-    """A network's error on novel viewpoints, with remarks on settings. `kind` is as in `viewpoint_matching.match`."""
+    """A network's error on novel viewpoints, with remarks. `kind` is "matched" or "late" (see `_viewpoints`)."""
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
         numbers.needed(kind, network, "novel").scaled(100),
@@ -210,8 +211,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def build(results: Results) -> list[Table]:
-    """A table of test errors for each data set, a table of errors on held-out objects after changes of training, and a
-    table of errors on novel viewpoints. Rows of test errors are sorted: runs, then conditions of Table 1, then others.
+    """A table of test errors for each data set, a table of errors on held-out objects, and a table of errors on novel
+    viewpoints. In tables of test errors, runs come first, then conditions that are rows of Table 1, then others.
     """
     papers = {claim.id: claim.value for claim in load_claims()}
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
@@ -261,7 +262,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """A list with one table. Each network of a study has two rows: matched errors, and means over the last epochs."""
+    """A list with one table. Each network of a study has two rows, "matched" and "late", which the caption explains."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

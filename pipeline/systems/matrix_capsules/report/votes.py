@@ -16,18 +16,18 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the histograms' weight that is drawn. If the few farthest votes were drawn, the axis would be too long."""
+"""Share of the histograms' weight that is drawn. The few farthest votes are left out; they would need a long axis."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: routing raises the correct class's share of the weight of votes close to poses of class capsules.
+    """Figure 2: routing gives the correct class a larger share of the votes that are close to class capsules.
 
-    A vote's weight is its assignment times its child's activation. Close votes lie within a radius that contains a
-    tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from
-    the first to the last iteration, in percentage points. The claim holds if this share, and also the correct class's
-    share of the weight of all votes, rise by more than two standard errors (binomial, of the images measured). Small
-    changes do not count, because they also occur in untrained networks. None if there is only one iteration, or if no
-    votes were measured.
+    The weight of a vote is its assigned share times the child's activation. A vote is close if its distance to the
+    pose of its class capsule is at most a radius. The radius is such that close votes have a tenth of all weight in the
+    first iteration. Our number is the change of the correct class's share of the weight of close votes, from the first
+    to the last iteration, in percentage points. The claim holds if this share and the correct class's share of
+    the weight of all votes both rise by more than two standard errors (binomial, over images). Smaller rises do not
+    count: they also occur in untrained networks. None if there is only one iteration, or if no votes were measured.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -55,7 +55,7 @@ MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A figure for each network whose votes were measured."""
+    """Yield a drawing for each run of matrix capsules whose votes were measured."""
     for trial in runs(results, "matrix_capsules"):
         arrays = results.examples("evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
         if arrays is None:
@@ -79,12 +79,12 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Draw Figure 2. Each row shows an image (the first of a stereo pair), and the histograms of all classes in each
-    iteration.
+    """Draw Figure 2. Each row shows an image (the first of a stereo pair), then a panel for each iteration, with a
+    histogram of vote distances for each class.
 
     Args:
-        arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`
-            and `scores [images, classes]`.
+        arrays: the histograms `counts [images, iterations, classes, bins]` and their `edges [bins + 1]`, the `images
+            [images, C, s, s]` with their `labels`, and the network's `scores [images, classes]`.
     """
     counts, edges, labels = arrays["counts"], arrays["edges"], arrays["labels"]
     shown, iterations = counts.shape[:2]

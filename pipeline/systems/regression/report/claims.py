@@ -1,10 +1,10 @@
 """Measures the claims of document 002 (the paper) on executed studies of capsule regression.
 
-`claims.yaml` has the text and unit of each claim, and the condition under which it holds. `evidence` in `params.yaml`
-names the studies that answer claims. A claim about both data sets of the paper holds if it holds in both studies. If
-only one of the studies was executed, this study decides, and a remark says so. EM from the subspace start uses no
-random numbers, so only the sample of test images causes noise. `above` therefore compares test errors with a margin of
-two standard errors. Training errors are compared without a margin.
+`claims.yaml` gives the text and unit of each claim, and the condition under which the claim holds. For each kind of
+study and each data set of the paper, `evidence` in `params.yaml` names a study. A claim about both data sets holds if
+it holds in both studies. If only one of them was executed, this study decides, and a remark says so. Batch EM uses no
+random numbers if its first weights are computed from the data (the subspace start). Then only the sample of test images
+causes noise. Test errors are therefore compared with a margin of two standard errors, training errors without a margin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +21,12 @@ from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
-"""Names of the paper's data sets, in its order, by role. A study's role is its key in `evidence`."""
+"""The paper's data sets, in the paper's order. Keys are roles in `evidence`, and values are names."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
 """Kinds of studies, in the order in which they are shown."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
-"""Maximum test errors (percent) that the paper gives for nearest neighbours and random forests, by role."""
+"""For each role, the largest test error (percent) that the paper gives for nearest neighbours and random forests."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class RegressionStudy(Study):
         return said
 
     def mean(self, *keys: str) -> float:
-        """The study's number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
+        """The mean of the study's number under nested `keys`. Raises `NotMeasuredError` if this number is missing."""
         return self.numbers.needed(*keys).mean
 
     def models(self) -> tuple[list[str], list[str]]:
-        """The architectures in a study of kind "grid", and their capsule sizes in increasing order."""
+        """Two lists for a study of kind "grid": its architectures, and its capsule sizes in increasing order."""
         decisions = self.numbers.names("errors")
         return decisions, sorted(self.numbers.names("errors", decisions[0]), key=int)
 
     def percent(self, name: str, decisions: Iterable[str], sizes: Sequence[str]) -> NDArray[np.float64]:
-        """The numbers `name` of a grid (see `grid.run`) in percent. Rows are architectures, columns are sizes."""
+        """The numbers called `name` of a study of kind "grid", in percent. Rows: architectures. Columns: sizes."""
         return 100 * np.array([[self.mean("errors", each, size, name) for size in sizes] for each in decisions])
 
     def above(self, errors: ArrayLike, others: ArrayLike, apart: ArrayLike) -> bool:
-        """Whether any of `errors` is above the element of `others` at the same position by more than two standard
-        errors of the difference. Both are test errors in percent on the same images. `apart` has the percentage of
-        these images that exactly one of the two compared models misclassifies.
+        """Whether any of `errors` is above its counterpart in `others` by more than two standard errors of the
+        difference. Both have test errors of models, in percent, on the same images. For each pair of models, `apart`
+        has the percentage of these images that exactly one of the two models misclassifies.
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
         variance = np.asarray(apart) / 100 - (ours - theirs) ** 2
@@ -79,7 +79,7 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[Study]:
-    """All executed studies of capsule regression, sorted by kind. Within a kind, the paper's data sets come first.
+    """All executed studies of capsule regression, sorted by kind. In a kind, the paper's data sets come first.
     Raises `ResultError` if a result is corrupt, or lacks its settings.
     """
 
@@ -91,14 +91,14 @@ def executed(results: Results) -> list[Study]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None: the scorecard decides), and any note. None if there is no answer."""
+"""Our number, whether the claim holds (None: the scorecard decides), and perhaps a note. None without an answer."""
 
 
 def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
 ) -> Finding | None:
-    """Apply `check` to each study of a kind that answers claims for `roles`, and combine the answers to a finding. Our
-    number is that of the first study. The claim holds if it holds in all studies. Returns None if there is no answer.
+    """Apply `check` to the study of kind `kind` that evidence names for each of `roles`, and combine the answers into a
+    finding. Its number is that of the first study. The claim holds if it holds in all studies. None if none answers.
     """
     answers = {}
     for role in roles:
@@ -124,7 +124,7 @@ def _measure(
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
-    """The measure of a claim about a percentage: the number under `keys` in the study of the data set `role`."""
+    """A function that measures a claim: it takes the number under `keys`, in percent, from the study for `role`."""
     return partial(_measure, kind=kind, check=lambda study: (100 * study.mean(*keys), None), roles=[role])
 
 
@@ -160,7 +160,7 @@ def best_is_in_the_band(study: RegressionStudy) -> Answer:
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: mean length of squashed vectors in the capsules of the images' classes minus that in others."""
+    """Figures 2-3: mean length of squashed vectors in the capsule of the image's class minus that in other capsules."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
@@ -192,7 +192,7 @@ def subspace_is_best(study: RegressionStudy) -> Answer:
 
 
 def closed_forms_are_exact(study: RegressionStudy) -> Answer:
-    """Section 2.2: the largest difference between a Monte Carlo estimate and its closed form, in standard errors."""
+    """Section 2.2: the largest difference between a closed form and its Monte Carlo estimate, in standard errors."""
     quantities = ("probability", "posterior_mean")
     largest = max(study.mean(quantity, "largest") for quantity in quantities)
     alike = all(0.5 < study.mean(quantity, "mean_square") < 1.5 for quantity in quantities)
@@ -206,10 +206,10 @@ def likelihood_never_falls(study: RegressionStudy) -> Answer:
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes over the data that incremental EM needs, in percent of the passes that batch EM needs. The goal
-    is the final log-loss of batch EM without momentum. For both methods, the faster variant counts: with or without
-    momentum (equation 27). The note has the passes of all four variants, because incremental EM may be faster than
-    batch EM without momentum, but slower than batch EM with momentum.
+    """Section 4: passes over the data that incremental EM needs, in percent of the passes that batch EM needs. Passes
+    are counted until the log-loss is as low as the final log-loss of batch EM without momentum. Each method runs with
+    and without momentum (equation 27), and the faster variant counts. The note has the passes of all four variants:
+    incremental EM may be faster than batch EM without momentum, but slower than batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names
@@ -229,7 +229,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
-    """Section 4: test error (percent) without a penalty minus that with the penalty of the lowest validation error."""
+    """Section 4: test error (percent) without a penalty minus that with the penalty that validation images choose."""
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     apart = 100 * study.mean("chosen", "disagreement")

@@ -28,8 +28,8 @@ VARIANTS = {
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test error (percent) against capsule size, with a line for each architecture. Each other classifier has
-    a horizontal line. In the table, the size of other classifiers is 0.
+    """Figure 5: test error (percent) against capsule size, with a line for each architecture. Classifiers without
+    capsules have horizontal lines. Their size in `table` is 0.
     """
     figure, (axes,) = panels(1, 2.8, COLUMN)
     for decision, (colour, marker) in LOOKS.items():
@@ -47,8 +47,9 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: the squashed vectors of n images, `latents [n, m, 2]`, in a panel for each of m capsules. Images of
-    the capsule's class (by `labels [n]`) are blue. The corner of panel c shows image c of `confident [m, S, S]`.
+    """Figures 2-3: the squashed vectors `latents [n, m, 2]` of n images, with a panel for each of m capsules. Images of
+    the capsule's class (see `labels [n]`) are blue. Each panel's corner shows an image of `confident [m, S, S]`: the
+    image of the capsule's class whose vector is longest.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -89,7 +90,7 @@ def two_losses(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: training errors of random starts, grouped by the sd of initial weights, and of the subspace start."""
+    """Figure 8: lowest training errors from random starts, by their sd. A line shows that from the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
@@ -104,7 +105,7 @@ def starts(table: pd.DataFrame) -> Figure:
 
 
 def prototypes(images: np.ndarray) -> Figure:
-    """Figure 4: prototypes, `images [m, d, S, S]`, with a row for each class and a column for each capsule element."""
+    """Figure 4: the prototypes `images [m, d, S, S]`. Rows are classes, columns are elements of a class's capsule."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
