@@ -98,7 +98,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
     Cubic interpolation keeps strokes sharp, but overshoots. So pixels are set to 0 where linear interpolation gives 0.
     """
-    # Two black pixels on each side let strokes fade out at the edge. Then 12 pixels become 30. The middle 28 are kept.
+    # Two black pixels on each side (12 in all) let strokes fade out at the edge. Of 30 pixels, the middle 28 are kept.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
@@ -135,8 +135,8 @@ def _cifar10(raw: Path) -> Content:
 def read_matrix(path: Path) -> NDArray[Any]:
     """The array of bytes or int32 in a gzip'd file of NORB's binary matrix format, in the shape that the file states.
 
-    Format, all little-endian: a magic number for the element type, the number of dimensions, the dimensions (padded to
-    at least three), the elements. All but the elements are uint32.
+    Format, all little-endian: a magic number for the element type, the number of dimensions, the size of each
+    (never fewer than three numbers), the elements. All but the elements are uint32.
     """
     with gzip.open(path) as file:
         content = file.read()
@@ -271,8 +271,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
     """The indices of each part. They are drawn at random if there is a seed. Without a seed, images are taken in order.
-    Of the images outside the official test part, the first are for training and the last for validation. The first
-    images of the official test part are for the test. If there is none, the images just before validation are taken.
+    Of the images outside the official test part, the first are for training and the last for validation. The test
+    takes the first images of the official test part or, without such a part, the images just before validation.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

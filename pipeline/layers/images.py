@@ -25,7 +25,7 @@ class ChannelsLastConvolution(nn.Module):
     ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # only for its initial values
-        # `contiguous()` would not do: with one channel, it returns its argument, whose strides are channels-first.
+        # `contiguous()` is not enough: with one input channel, it does not copy, so strides stay channels-first.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]

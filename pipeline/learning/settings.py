@@ -112,11 +112,11 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name, each with the unmet requirement, such as "competition: all"."""
+        """For each setting of the model that has no effect, the condition for an effect, such as "competition: all"."""
         return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
 
     def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
-        """By requirement, such as "competition: all": whether it is met, and the settings ignored if it is not."""
+        """For each such condition: whether the run meets it, and the names of the settings that depend on it."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:
@@ -129,5 +129,5 @@ class RunSettings(Section):
         return self.model_copy(update={"training": training, "model": model})
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
-        """For a training of `epochs`: new values, by name, of the model's settings that are numbers of epochs."""
+        """The model's settings that are numbers of epochs, by name, scaled for a training of `epochs`."""
         return {}

@@ -47,7 +47,7 @@ def show(root: Path, port: int) -> NoReturn:
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server keeps the lock: while the server starts, its port still looks free
+    os.set_inheritable(lock, True)  # the server inherits the lock, as its port looks free to others until it listens
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

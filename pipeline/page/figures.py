@@ -2,7 +2,7 @@
 
 `figures.json` has titles and captions. The folder `films` has films, which the page shows with a slider. Both are next
 to the folder of figures. Git has figures and numbers, but no arrays, so a clone may lack the arrays that a figure
-shows. Such a figure is kept unless its results were made again. Other figures are removed if no report draws them.
+shows. Such a figure is kept unless its results were made again. Other figures are removed if they are not drawn again.
 """
 
 import base64
@@ -83,8 +83,8 @@ def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk that were drawn from the present results, and the executed items whose arrays or tables were
-    missing when the figures were drawn. Such an item is given as text, for example "evaluate/vae (its table)".
+    """Two lists: the figures on disk that were drawn from the present results, and the items with a result whose arrays
+    or tables were missing when figures were drawn last. An item is given as text, such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = read_json(path) if path.exists() else {"figures": [], "incomplete": []}
@@ -178,8 +178,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with linear probes. A row has the name of the features, the largest angle in degrees,
-    and the mean accuracy over seeds. Only probes that are fitted to images rotated like the test images are included.
+    """Yield a table for each run with linear probes. A row has the name of the features, the largest angle of the
+    test images' rotations, and the mean accuracy over seeds. Only probes fitted to equally rotated images are included.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

@@ -1,4 +1,4 @@
-"""Layers of a model, and their actions. In theory, rho(g) maps a layer's values to those after g moved the image.
+"""Layers of a model, and their actions: rho(g) f(x) = f(g x) for layer f and an affine map g of image x, by theory.
 
 Shapes: B or N images, n capsules with k values each.
 """
@@ -27,7 +27,7 @@ class Pairs:
 
     Attributes:
         before: values `[N, n, k]` of the images to fit to.
-        after: values `[N, n, k]` of the moved images, or derivatives with respect to the move.
+        after: values `[N, n, k]` of the moved images; for a generator, their derivatives by the size of the move.
         weights: `[N, n]`, the weight of each capsule.
     """
 
@@ -86,7 +86,7 @@ class Poses:
 
 @dataclass(frozen=True)
 class FromTheLeft:
-    """Action on square pose matrices of k = side^2 values, row by row: multiplication by a matrix T from the left.
+    """Action on square pose matrices (k = side^2 values, stored by rows): multiplication by a matrix T from the left.
 
     A vote is a pose times a matrix on the right. So a T that multiplies the poses of all primary capsules from the left
     also multiplies the poses in all higher layers (document 003, equation 5; document 004, section 3). Theory does not
@@ -105,7 +105,7 @@ class FromTheLeft:
         return lambda values: (T.to(values) @ values.unflatten(-1, square)).flatten(-2)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """Multiplication by the derivative of T, which is fitted to derivatives in the same way."""
+        """Multiplication by the derivative of T. It is fitted as T in `finite`, but to derivatives in `pairs.after`."""
         return self.finite(velocity, pairs)
 
 
@@ -141,7 +141,7 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
     regression. It predicts a capsule's values after the move from the n * k values of all capsules before the move.
 
-    In the regression for a capsule, an image's weight is that of the capsule in this image. Values are centred, so the
+    The regression that predicts a capsule weights images by the capsule's `Pairs.weights`. Values are centred, so the
     map is affine and its intercept is not penalised. To choose the penalty, maps are fitted without the last quarter of
     the images. The penalty with the smallest error on this quarter, summed over capsules, is used to fit all images.
 
@@ -164,8 +164,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
     """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. Returns a function that
-    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. The eigenvectors of the covariance of `before`
-    are computed once for all penalties and, if all capsules of an image have the same weight, once for all capsules.
+    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. The eigenvectors of the weighted
+    covariance of `before` serve all penalties and, if the capsules have the same weights in every image, all capsules.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]
