@@ -195,7 +195,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """Raise `UserError` if the current profile has no run `name`. The message names a profile that has it, if any."""
+    """Raise `UserError` if the current profile has no run `name`. It names a profile that has it, or known runs."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())

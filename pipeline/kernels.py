@@ -90,7 +90,7 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Compiler flags of each form. On x86, forms have the names of `torch.backends.cpu.get_cpu_capability()`."""
+    """Compiler flags by form. On x86, forms have the names that `torch.backends.cpu.get_cpu_capability()` returns."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return {"DEFAULT": ()}
     avx2 = ("-mavx2", "-mfma")
@@ -116,7 +116,7 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile missing kernels. Returns all kernels' paths. Raises `UserError` if no compiler is found or it fails."""
+    """Compile missing kernels. Returns all kernels' paths. Raises `UserError` if the compiler is missing or fails."""
     program = compiler()
     if program is None:
         raise UserError(compiler_advice())

@@ -28,7 +28,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The store of MLflow: at `MLFLOW_TRACKING_URI` if this is set, else in the folder `home`. None if
+    """The store of MLflow: at `MLFLOW_TRACKING_URI` if this is set, else in the user's clone `home`. None if
     `CAPSULES_MLFLOW` is off. Raises `UserError` if `CAPSULES_MLFLOW` is neither on nor off.
     """
     from pipeline.tracking import Store

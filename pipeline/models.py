@@ -38,8 +38,8 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Class scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], averaged over seeds.
-        Raises `UserError` if the run is not a classifier.
+        """Class scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], averaged over seeds. Raises `UserError` if
+        the run is not a classifier.
         """
         scores = [[self._scores(model, batch) for model in self.models] for batch in self._batches(images)]
         return torch.cat([torch.stack(each).mean(0) for each in scores])

@@ -58,7 +58,7 @@ def check_once(values: list[Any]) -> list[Any]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. Raises `ValueError` if two agree in six digits, as many as names of results have."""
+    """Return the angles unchanged. Raises `ValueError` if two are equal to six digits, as in names of results."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

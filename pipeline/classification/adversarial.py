@@ -78,7 +78,7 @@ def attacked(
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
     """Measure white-box attacks. The table has a row for each method, kind ("general" or "targeted") and epsilon.
     `value` is the accuracy after general attacks, or the share of targeted attacks that succeed. Every wrong class of
-    every image is a target once. `own_loss` is the same measure, but without the attacks through the cross-entropy.
+    every image is a target once. `own_loss` is the same measure, for attacks through the own loss only.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -107,7 +107,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through)
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each class, a pair of the n images that are not of this class, and of their targets `[n]`: this class."""
+    """For each class, a pair: the n images of all other classes, and their targets `[n]`, which are this class."""
     targets = range(scores(model, images[:1]).shape[-1])
     others = [(target, labels != target) for target in targets]
     return [(images[other], torch.full_like(labels[other], target)) for target, other in others]

@@ -17,7 +17,7 @@ class Classifier(Model):
         noise_of_scores: number of random numbers per image that `scores` takes.
         mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
             image of its batch. The image's share in the mixture is drawn from Beta(mixup, mixup). Loss and accuracy
-            are computed for both images' labels, and averaged with the same shares as weights.
+            are computed for both images' labels, and averaged with the images' shares as weights.
     """
 
     scores_are_activations: ClassVar[bool] = False

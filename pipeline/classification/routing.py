@@ -49,7 +49,7 @@ class RoutedLayer(NamedTuple):
     """Measures of one routed layer with D types of capsules, on B images.
 
     Attributes:
-        entropy: sum over the children of activation times normalised entropy E (see `routed_layer`), `[B]`.
+        entropy: the activation of a child times its E (see `routed_layer`), summed over the children, `[B]`.
         active: sum of the activations of the children with two or more possible parents, `[B]`.
         activations: the largest activation of each type over all positions, `[B, D]`.
     """
@@ -72,7 +72,7 @@ def routed_layer(
     Args:
         shares: share of each child assigned to each parent (0 or above), in any shape that `over_parents` accepts.
         below: activations of the children, `[B, ...]`.
-        activations: activations of the layer's capsules, as in `RoutedLayer`.
+        activations: the largest activation of each type of the layer's capsules, as in `RoutedLayer`.
         over_parents: sums values over the parents of each child. It maps the shape of `shares` to that of `below`.
     """
     parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
@@ -86,8 +86,7 @@ def routed_layer(
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
     """Root mean square distances `[B, n]` of votes `[B, n, N, P]` from their mean. A class gets N votes of P numbers.
 
-    The mean vote and the mean square are weighted by `weights [B, n, N]`. If all weights of a class are 0, its distance
-    is 0.
+    The mean vote and the mean square are weighted by `weights [B, n, N]`. A class without any weight has distance 0.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)

@@ -1,7 +1,7 @@
 """Compares generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would also
-have a lower error on novel ones, even if it did not generalise better. So errors on familiar viewpoints are matched:
+have a lower error on novel ones, even if it generalised no better. So test errors on familiar viewpoints are matched:
 
 1. Errors are averaged over the last `LATE` epochs. (The minimum over epochs would be too low, as errors are noisy.)
    The network with the larger mean error on familiar viewpoints is called worse. Its mean errors are compared.

@@ -40,7 +40,7 @@ class Change:
 
 
 def changes(before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]]) -> list[Change]:
-    """The claims that differ, sorted by their word. Differences are tested together (Benjamini and Hochberg 1995).
+    """The claims that differ, in the order of `WORDS`. Differences are tested together (Benjamini and Hochberg 1995).
 
     Args:
         spreads: for `before` and for `after`, the spread of each claim between machines, by the claim's id.

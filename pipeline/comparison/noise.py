@@ -141,7 +141,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without duplicates. Sides with equal numbers for all claims that rest on `items` count as one."""
+    """The sides without duplicates: if sides have equal numbers for all claims from `items`, only the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

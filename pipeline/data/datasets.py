@@ -34,7 +34,7 @@ class Dataset:
 
     Attributes:
         name: its key in `datasets` of params.yaml, or in `own_images`.
-        label: its display name. It ends in "(stand-in)" if the images are rendered instead of downloaded.
+        label: its display name. It contains "(stand-in)" if the images are rendered instead of downloaded.
         images: N images of C channels, `[N, C, H, W]` uint8.
         labels: `[N]` int64.
         factors: arrays `[N]` of other properties of the images, by name.

@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key under which `hold_out` returns withheld images: a random share of all images without the held-out value."""
+"""Key under which `hold_out` returns images withheld from training: a random share of those not for validation."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings draw the same images."""

@@ -36,7 +36,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
 
     Raises `UserError` if the path does not exist or does not fit `params.format`, if the class folders are not those of
     `params.classes`, if a class has no images, if an image is outside of a class folder, or if a class folder contains
-    a visible folder or a file without one of the `SUFFIXES`. Also raises it if a folder is unreadable or contains a
+    a visible folder, or a visible file without one of the `SUFFIXES`. Also raises it if a folder is unreadable or has a
     link (DVC does not see changes of its target), a pipe or device (DVC would wait forever), or a name not in UTF-8.
     """
     place = root / params.path
@@ -147,7 +147,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # Only a file's first image is read. A JPEG file may have a second image, such as a preview by a phone.
+            # Only a file's first image is read. A second one in a JPEG file, such as a phone's preview, is no error.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -181,7 +181,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """Resize an image to a square of `params.side` pixels, as `params.fit` says. An image of this size is unchanged."""
+    """Resize an image to sides of `params.side` pixels, as `params.fit` says. An image of this size is unchanged."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)

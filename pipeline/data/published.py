@@ -98,7 +98,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
     Cubic interpolation keeps strokes sharp, but overshoots. So pixels are set to 0 where linear interpolation gives 0.
     """
-    # Two black pixels on each side (12 in all) let strokes fade out at the edge. Of 30 pixels, the middle 28 are kept.
+    # Two black pixels on each side let strokes fade out at the edge. 12 pixels become 30. The middle 28 are kept.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)

@@ -44,7 +44,7 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""Properties of the sources of data sets, by name. `side` is the size of images as the `READERS` return them."""
+"""Properties of the sources of data sets, by name. `side` is the size of images from `data.published.READERS`."""
 
 
 class DatasetParams(Section):

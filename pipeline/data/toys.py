@@ -4,7 +4,7 @@ A toy consists of ellipsoids. The ten instances of a category have random propor
 turntable turns the toy by the azimuth, and two cameras in front of the toy are raised by the elevation. Each lighting
 has one fixed lamp. Images are rendered by ray casting without shadows.
 
-A toy's x axis points forward, its y axis to the left and its z axis up. At azimuth 0, these are also the world's axes.
+A toy's x axis points forward, its y axis to its left and its z axis up. At azimuth 0, these are also the world's axes.
 """
 
 from collections.abc import Callable

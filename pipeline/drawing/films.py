@@ -41,8 +41,8 @@ def turning(
     Args:
         values: angles of the slider, `[N]`, degrees.
         series: each series' name, such as "input", and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: corners (x, y) of the frames of P parts, `[N, P, 4, 2]`. In a picture, x goes from -1
-            (left) to 1, y from -1 (top) to 1. The first two corners are the ends of a frame's upper edge.
+        frames: corners (x, y) of the frames of P parts, `[N, P, 4, 2]`. In a picture, x goes from -1 (left) to 1,
+            and y from -1 (top) to 1. The first two corners are the ends of a frame's upper edge.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
@@ -170,9 +170,9 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. A square's area is proportional
-    to the position's activation in `parts [X]`. Its colour shows the position's share in `shares [X]`, divided by the
-    film's largest share. If `right` is true (the class is correct), the picture has an orange edge.
+    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. A square's area is proportional to
+    the position's activation in `parts [X]`. Its colour shows the position's number in `shares [X]`, which is a share
+    divided by the film's largest. If `right` is true (the class is correct), the picture has an orange edge.
     """
     side = round(len(parts) ** 0.5)
     pixels = max(8, _SIDE // side)  # side of the cell in which a position's square is drawn

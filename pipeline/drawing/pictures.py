@@ -60,7 +60,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
         # `names` has as many lines as a heading, and the same font size, so that the lines of both are level.
-        # "W" puts the picture at the left of the axes' box. Without it, the layout reserves wrong space for `names`.
+        # "W" puts the picture at the left of the axes' box. Otherwise, the layout reserves the wrong width for `names`.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
@@ -75,7 +75,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) ->
     """One image rotated step by step, with a row for each kind of picture, such as input and reconstruction.
 
     Args:
-        angles: `[N]`, in degrees. If there are more than `MOST_ANGLES`, that many are drawn, evenly spaced.
+        angles: `[N]`, in degrees. If there are more than `MOST_ANGLES`, only `MOST_ANGLES` are drawn, evenly spaced.
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))

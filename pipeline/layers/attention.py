@@ -183,7 +183,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
-    """The kernel's `struct Block`. `parameters` are in the order of `_PARTS`. The struct has the norms' first."""
+    """The kernel's `struct Block`. `parameters` are in the order of `_PARTS`. In the struct, the norms' come first."""
     half = len(parameters) // 2
     pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
     return kernels.struct(

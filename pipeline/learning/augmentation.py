@@ -37,7 +37,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Cut images `[B, C, S, S]` at random places, warp them if `augmentation.warps`, and change their brightness."""
     B, size = len(images), augmentation.crop
-    # Two numbers are for the place, one is for gamma. Drawing the unused fourth keeps later random numbers unchanged.
+    # Two numbers are for the place, one is for gamma. The fourth is unused, but old results depend on it being drawn.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:

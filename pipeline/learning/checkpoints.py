@@ -104,7 +104,7 @@ class Checkpoint:
         return tensors, header["state"]
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Save `tensors` and the JSON `state`. Without `force`, saves are at least `interval` seconds apart."""
+        """Save `tensors` and the JSON `state`. Without `force`, do nothing for `interval` seconds after a save."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

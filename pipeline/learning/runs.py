@@ -25,7 +25,7 @@ from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
-"""Builds a new model, given a run's settings and the side of its images in pixels (`systems.build_model`)."""
+"""Builds a new model, given a run's settings and the side of its data set's images in pixels (`build_model`)."""
 
 SUMMARY = "model.json"
 _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"

@@ -35,7 +35,7 @@ class CropParams(Section):
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    gamma: float = Field(ge=0, le=2, description="values in [0, 1] get a power, log-uniform in [e^-gamma, e^gamma]")
+    gamma: float = Field(ge=0, le=2, description="values in [0, 1] get an exponent log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
         ge=0, le=2, description="after gamma, each channel is multiplied by a factor log-uniform in [e^-gain, e^gain]"
     )
@@ -116,7 +116,7 @@ class RunSettings(Section):
         return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
 
     def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
-        """For each such condition: whether the run meets it, and the names of the settings that depend on it."""
+        """By condition, such as "competition: all": whether it is met, and the names of settings that depend on it."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

@@ -102,7 +102,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """An output's files on the remote, with a folder's listing. Raises `UserError` if one is missing or damaged."""
+    """Paths on the remote: an output's files and any folder's listing. `UserError` if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -116,8 +116,8 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Delete all files on the remote, except those of complete outputs of `locked` without a file above `LARGEST_FILE`.
-    Returns the reason for each output of `locked` that was removed.
+    """Delete all content on the remote (but no cards), except complete outputs of `locked` without a file above
+    `LARGEST_FILE`. Returns the reason for each output of `locked` that was removed.
     """
     kept, refused = set(), {}
     for output in locked:

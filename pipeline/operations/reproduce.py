@@ -32,7 +32,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The key of a group: its items `train@<run>` and those that it needs. Without any, the key is its only item."""
+"""The key of a group: all items `train@<run>` in it or needed by it. If there are none, the group's only item."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _cards(
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
     """One profile's finding about a claim: the number, the meaning of ±, a sort key, the verdict, the tier, and shell
-    commands that measure the claim again. The entry `judged` is the row's, or empty if this equals the row's `verdict`.
+    commands that measure the claim again. The entry `judged` is the row's `judged`, or empty if that equals `verdict`.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]

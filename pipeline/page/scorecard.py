@@ -21,8 +21,8 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   conditions. (1) Training took fewer steps than in the document or its published code. (2) Our error on augmented
   training images, in the last epoch (in an ablation, in the epoch whose weights are kept), is above the document's
   error. (3) Our error still falls: its mean over the last eighth of the epochs is below that of the previous eighth, by
-  more than two (binomial) standard errors of the difference. It is the error on test images if the run tests some
-  of them after every epoch, else on validation images. (4) The document does not provide its distorted images, so we
+  more than two (binomial) standard errors of the difference. It is the error on test images if the run tests some of
+  them after every epoch, else on validation images. (4) The document does not provide its distorted images, so we
   use our own. Facts 2 and 3 count only if the claim is about an error, and our error is above the document's. A claim
   without a number is "not tested" if (1) or (4) is true, even if it holds here. If the rules give both "undecided" and
   "not tested", the verdict is "not tested".

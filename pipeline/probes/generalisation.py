@@ -39,7 +39,7 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     Features are standardised in double precision, because in single precision the sd of a nearly constant feature would
     be zero. Fits are in single precision. Each fit starts from the weights of the fit with the next smaller strength.
     With 60,000 examples of 160 features, this takes a third of the time of separate fits in double precision. The
-    objectives of both agree within 0.5 %, and the accuracies within 0.1 percentage points.
+    objectives of the two kinds of fits agree within 0.5 %, and the accuracies within 0.1 percentage points.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -77,14 +77,14 @@ def rotated(angle: float) -> str:
 AFFINE = "affine"
 """The name of the test on images with random affine warps, whose parameters are in affNIST's published ranges."""
 OFFICIAL = "affnist"
-"""The name of the test on affNIST's published images. This test uses the probes that are fit for the affine test."""
+"""The name of the test on affNIST's published images. This test uses the same probes as the affine test."""
 _SAMPLES = 200
 """Posterior samples of part i of the data set (`PARTS[i]`) have the seed `seed + _SAMPLES + i`."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
 def _rotations(angle: float, seed: int) -> Mapping[str, Warp | None]:
-    """For each part of the data set, a `Warp` that rotates within +-angle degrees; None if the angle is 0."""
+    """For each part of the data set, a `Warp` with random rotations within +-angle degrees; None if the angle is 0."""
     if angle == 0:
         return _UNWARPED
 
@@ -176,7 +176,7 @@ def probe_accuracies(
 def rotation_probes(
     model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device, sampled: bool = False
 ) -> pd.DataFrame:
-    """Fit and test probes on images rotated within +-angle degrees. A row has a probe's features, C and accuracy.
+    """Fit and test probes on images rotated within +-angle degrees. A row per probe: features, strength (C), accuracy.
 
     Args:
         sampled: whether probes are also fit on samples of the posterior.

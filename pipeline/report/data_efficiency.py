@@ -1,4 +1,4 @@
-"""Compares test errors after training on fewer images: draws all systems, and measures a claim of document 003."""
+"""Compares test errors by number of training images: draws all systems, and measures a claim of document 003."""
 
 import math
 from collections.abc import Iterator
@@ -82,9 +82,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
-    """Facts on the item that params.yaml names as evidence for `role` ("capsules" or "cnn"): the name of the run, the
-    numbers of the item, the item's epochs divided by the run's, the number of parameters, and the test errors by number
-    of training images. Raises `NotMeasuredError` if one of these is missing, or the network is not a classifier.
+    """Facts on the item that params.yaml names as evidence for `role` ("capsules" or "cnn"): the run's name, the item's
+    numbers and its epochs divided by the run's, the number of parameters, and the test errors by number of training
+    images. Raises `NotMeasuredError` if the item or number of parameters is missing, or the network is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)

@@ -108,7 +108,7 @@ def _regressions(results: Results) -> Iterator[Entry]:
 
 
 Answer = tuple[str, str, Measured | None, list[Record], str]
-"""A run, a measure (a key of `COLUMNS`), the number, its provenance records, and a short remark ("" if none)."""
+"""A run, a measure (shown if it is in `COLUMNS`), its number, provenance records, and a short remark, or ""."""
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
@@ -155,7 +155,7 @@ def _error(numbers: Numbers, *place: str) -> Measured | None:
 
 
 def _images(numbers: Numbers, study: Recorded, run: str) -> str:
-    """How many test images a study uses, as text: `study.images`, or all of the data set if it has fewer."""
+    """How many test images a study uses, as text: `study.images`, or all test images if there are fewer."""
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 

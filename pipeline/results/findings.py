@@ -1,4 +1,4 @@
-"""Defines the finding that answers a claim: our number, errors during training, and remarks on other settings."""
+"""Defines the finding that answers a claim: our number, errors during training, and remarks on settings that differ."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ Measure = Callable[[Results], Finding | None]
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """Errors in the training of `run` (see `training_behind`). None if the training's result or table is missing."""
+    """Errors in training the classifier `run` (see `training_behind`). None if the result or table is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None

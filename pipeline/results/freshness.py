@@ -16,7 +16,7 @@ from pipeline.settings import differences
 State = Literal["recorded", "unlocked", "draft", "outdated", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
-    "unlocked": "file differs from its hash in dvc.lock",
+    "unlocked": "in the repository, but dvc.lock has another hash or none",
     "draft": "made from uncommitted changes",
     "outdated": "made by code that has changed since then",
     "stale": "made with settings other than the profile's present ones",

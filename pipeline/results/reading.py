@@ -299,7 +299,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key for names. It compares digits as numbers, so that "x45" comes before "x180"."""
+    """A sort key for names. It compares groups of digits as numbers, so that "x45" comes before "x180"."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -355,5 +355,5 @@ def studies_of(results: Results, stage: str) -> Iterator[Study]:
 
 
 def study_of(results: Results, stage: str, name: str | None) -> Study | None:
-    """The first study called `name`, alone or in a set, or else None. Raises `ResultError` if a result is corrupt."""
+    """The first study called `name`, in a set or not, or None. Raises `ResultError` if a result is corrupt."""
     return next((study for study in studies_of(results, stage) if study.name == name), None)

@@ -27,7 +27,7 @@ class Role(NamedTuple):
 
     Attributes:
         section: section of `params.yaml` that has the item, or "networks" (see `Roles`).
-        kind: the kind of study, the variant of run, or the axis of viewpoints that the item must have. If `kind` is "",
+        kind: what the item must have: a kind of study, a variant of its run, or an axis of viewpoints. If `kind` is "",
             every item of the section is allowed.
     """
 

@@ -25,7 +25,7 @@ SETTINGS = ViewpointParams
 
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
-    """Raise `ValueError` for an unknown data set or factor, a wrong system, or a run that does not fit the images."""
+    """Raise `ValueError` for an unknown run, data set or factor, a wrong system, or a run unfit for the images."""
     capsules = params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     cnn = params.run_of(f"{where}.cnn", study.cnn, "cnn")
     if study.dataset not in params.datasets:

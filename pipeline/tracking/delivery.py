@@ -1,7 +1,7 @@
 """Delivers new events of tracked runs from their journals (`run.py`) to an MLflow store.
 
 A file beside each journal has the byte offset from which delivery continues. The file's name has the id and the
-creation time of MLflow's experiment. If a store is new, there is no such file yet, so it gets all events. An
+creation time of MLflow's experiment. A new or another store has no such file yet, so it gets all events. An
 interruption may cause events to be delivered twice. This does no harm: existing runs are found by the tag
 `tracking_run`, and MLflow recognises values that it already has by their times, which are those of the journal.
 
@@ -51,7 +51,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
     """Deliver events until no run has been in progress for `idle_seconds`, unless another process delivers already.
 
     Only the first of consecutive failures is reported. If the store blocks this process for `HANG_SECONDS`, an alarm
-    kills this process. The process that a later stage starts delivers the remaining events.
+    kills this process. The next process that a stage starts delivers the remaining events.
     """
     try:
         lock = background_lock(folder).acquire(timeout=1.0)

@@ -3,8 +3,8 @@
 A journal is a file to which events are appended, one line of JSON each. Every event has a `time` (milliseconds since
 1970). Events and their other fields: `start` (id, experiment, experiment_tags, name, params, tags, group, host),
 `params` (params), `metrics` (step, values), `tags` (tags), `dataset` (name, label, sha256, context), `artifact` (file,
-folder, of_run), `end` (status). An artifact with `of_run` is for the earlier run with this id. Events with
-`of_group` are for the run that represents the whole group of runs in MLflow.
+folder, of_run), `end` (status). An artifact with `of_run` is for the earlier run with this id. Events with `of_group`
+are for the run that represents the whole group of runs in MLflow.
 """
 
 import json
@@ -83,7 +83,7 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # in the clone, because the stage may run in a temporary copy that DVC deletes
+                cwd=folder.parent,  # the clone, whose code is imported: the stage may run in a copy that DVC deletes
                 # Other users can see arguments. The address may have a password, so it is not passed as an argument.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
@@ -153,7 +153,7 @@ class Journal:
 class TrackedRun:
     """A tracked run. It writes a journal, which a separate process delivers to MLflow. `id` is the run's id.
 
-    Logging does not raise an error if the disk is full. It warns, and the stage fails only when it writes its results.
+    Logging warns in place of raising `OSError`. If the disk is full, the stage fails only when it writes its results.
 
     Args:
         folder: parent folder. The run's own folder is `folder/<run id>`.
@@ -179,7 +179,7 @@ class TrackedRun:
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
         self.journal = Journal(self.folder / self.id)
-        with suppress(OSError):  # in this case, logging the first event also fails, and warns
+        with suppress(OSError):  # if this fails, logging the first event also fails, and warns
             self.journal.writer.acquire(blocking=False)
         start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name", "group")}
         tags = {key: str(value) for key, value in self.tags.items()}
@@ -213,7 +213,7 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a file. The journal's folder gets a copy, so the file may change later. `folder` is for MLflow's copy.
+        """Log a file. The journal's folder gets a copy, so the file may change later. `folder` is its folder in MLflow.
         With `of_group=True`, the file is logged for the group in place of this run. With `of_run`, it is logged for the
         earlier run with this id in the same experiment. If MLflow does not have the earlier run, nothing is logged.
         """

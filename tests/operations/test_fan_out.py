@@ -151,7 +151,7 @@ def test_workers_follow_the_commit(tmp_path: Path, scheduler: str) -> None:
     made.fan_out(*places)
     (made.folder / "rate.txt").write_text("2")
     output = made.fan_out(*places, code=1)
-    assert "uncommitted changes: commit them" in output
+    assert "there are uncommitted changes: commit them (`git status` lists them)" in output
     made.commit()
     made.fan_out(*places)
     assert (made.folder / "out" / "b").read_text() == "b2a2"

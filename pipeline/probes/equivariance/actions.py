@@ -1,4 +1,4 @@
-"""Layers of a model, and their actions: rho(g) f(x) = f(g x) for layer f and an affine map g of image x, by theory.
+"""Layers f of a model, and their actions rho(g). In theory, f(g x) = rho(g) f(x) for an image x and an affine map g.
 
 Shapes: B or N images, n capsules with k values each.
 """
@@ -27,7 +27,7 @@ class Pairs:
 
     Attributes:
         before: values `[N, n, k]` of the images to fit to.
-        after: values `[N, n, k]` of the moved images; for a generator, their derivatives by the size of the move.
+        after: values `[N, n, k]` of the moved images or, for a generator, derivatives with respect to the move.
         weights: `[N, n]`, the weight of each capsule.
     """
 
@@ -164,8 +164,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
     """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. Returns a function that
-    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. The eigenvectors of the weighted
-    covariance of `before` serve all penalties and, if the capsules have the same weights in every image, all capsules.
+    predicts `[M, n, k]` from a penalty and values `[M, d]` of M images. The eigenvectors of the weighted covariance
+    of `before` serve all penalties and, if all capsules of each image have the same weight, all capsules.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -31,7 +31,7 @@ def squared(difference: Tensor, weights: Tensor) -> Tensor:
 
 
 def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
-    """Weighted squared distance of each image's values, `[N]`, from the weighted mean of all images or of its class.
+    """Each image's weighted squared distance, `[N]`, from the weighted mean over all images or those of its class.
 
     Args:
         classes: the class of each image, `[N]`, whole numbers; by default all images are one class.

@@ -1,4 +1,4 @@
-"""Measures errors of equivariance and invariance of trained and untrained models and `controls`, on the same images."""
+"""Measures equivariance and invariance errors, on the same images, for trained and untrained models and `controls`."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence

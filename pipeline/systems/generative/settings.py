@@ -70,12 +70,12 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="number of induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="number of features per object after the set transformer")
 
-    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts, if any follow")
+    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts, if more follow")
     seeding: SeedingParams | None = Field(
         description="the mixture that sets M_ij, gamma_ij and c_ij; null: each object's M_ij is set from one image"
     )
     early_coupling: float = Field(
-        ge=0, le=1, description="initial factor on parts' gradients by all terms of the bound except the pixels'"
+        ge=0, le=1, description="initial factor on the parts' gradients of all terms of the bound except the pixels'"
     )
     early_epochs: int = Field(ge=0, le=10_000, description="number of epochs with the factor early_coupling")
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs after early_epochs in which the factor rises to 1")

@@ -39,8 +39,7 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
 
     Shares are the assignments used by the last M-step. A child's shares sum to 1 over all parents that see it. With
     competition "position", they sum to 1 at each parent position that sees the child, so their total may exceed 1. With
-    activation "mixing", a layer's activations sum to 1. They are multiplied by its number of capsules here, so their
-    mean is 1.
+    activation "mixing", a layer's activations sum to 1. Here they are multiplied by the layer's number of capsules.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

@@ -26,7 +26,7 @@ class BayesParams(Section):
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions (paper: pose_side^2 + 1)")
     psi0: float = Field(gt=0, le=1e6, description="scale of the prior of precisions; its mean is nu0 psi0")
     precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: a matrix (paper)")
-    shares_of: Literal["layer", "position"] = Field(description="capsules whose mixing proportions sum to 1")
+    shares_of: Literal["layer", "position"] = Field(description="where mixing proportions sum to 1 (authors: position)")
 
 
 _ACTS_WITH = {
@@ -72,7 +72,7 @@ class MatrixCapsulesModelParams(Section):
     bayes: BayesParams
     batch_norm: bool = Field(description="whether feature maps, poses and activations are normalised (Ribeiro et al.)")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="competition in iteration 1, if `competition` is all")
+    first_shares: Competition = Field(description="instead of `competition: all` in iteration 1 (authors: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="limit of lambda for many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i >= 0: lambda = limit (1 - rate^(i+1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")

@@ -17,7 +17,7 @@ class ScheduleParams(Section):
         "class is at most nu times as probable as its own class",
     )
     patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        min_length=1, description="each round ends after this number of iterations without a lower validation error"
+        min_length=1, description="for each round: it ends after so many iterations without a lower validation error"
     )
     most_iterations: int = Field(ge=1, le=1_000_000, description="maximum iterations of one problem in all rounds")
 

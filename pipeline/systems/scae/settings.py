@@ -14,7 +14,7 @@ class SCAEModelParams(Section):
     objects: int = Field(ge=1, le=256, description="number of object capsules")
     parts: int = Field(ge=1, le=256, description="number of part capsules; each has a template")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
-    part_features: int = Field(ge=1, le=1024, description="features of a part, which give its colour and objects")
+    part_features: int = Field(ge=1, le=1024, description="features of a part; its colour and objects depend on them")
     channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
     hidden: int = Field(ge=1, le=4096, description="width of the set transformer's blocks")
     blocks: int = Field(ge=1, le=32, description="number of self-attention blocks")

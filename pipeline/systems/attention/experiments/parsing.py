@@ -63,7 +63,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
     """Parse the scenes by each method of routing. The keys of the result are the methods' names."""
     at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
-    # The density of clutter depends only on a pose's length. A vote is as long as its part, because W is orthogonal.
+    # The density of clutter depends on length only, which orthogonal W keep, so a vote has the density of its part.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
@@ -86,8 +86,8 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """For each scene, the share of parts with a parent whose parent is found. Scenes of clutter only are left out. If a
-    method takes a part with a parent for clutter, the parent is not found.
+    """For each scene: of the parts that have a parent, the share whose parent is found. Scenes with only clutter are
+    left out. If a method takes a part with a parent for clutter, the parent is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)

@@ -60,7 +60,7 @@ def em_routing(
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
-    if log_clutter is not None:  # the initial weight of clutter is the mean over n + 1 components
+    if log_clutter is not None:  # clutter starts with the mean weight of all n + 1 components
         log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
         parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
     log_likelihood = votes.new_zeros(B * starts)
@@ -79,7 +79,7 @@ def em_routing(
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
     """Assign each part to the object whose pose is nearest to the part's vote for this object. At first, an object's
-    pose is the mean of all votes for it, later of the votes by its own parts. An object without parts keeps its pose.
+    pose is the mean of all votes for it, later that of its own parts' votes. An object without parts keeps its pose.
     """
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])

@@ -75,7 +75,7 @@ def one_parent(numbers: Numbers) -> Answer:
     """Section 4.1: mean entropy (nats) of a part's attention in the last iteration, at the scale where it is largest.
 
     Attention scores are scalar products of poses, times a scale. The document does not give the size of poses, so
-    several scales are tried. The claim holds if, at each scale, the entropy falls below a tenth of its maximum.
+    several scales are tried. The claim holds if, at each scale, the entropy falls below a tenth of log n (n objects).
     """
     most = 0.1 * numbers.at("log_objects", "mean")
     entropies = {

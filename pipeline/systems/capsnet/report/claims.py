@@ -1,5 +1,5 @@
-"""Measure the claims of document 001 about CapsNet. Some are about accuracy and loss, with and without routing and
-reconstruction (appendix A, Figure 2). Others are about the sparsity of capsules (Figure 1B-E, section 3.1).
+"""Measure the claims of document 001 about CapsNet: accuracy and loss with and without routing and reconstruction
+(appendix A, Figure 2), and sparsity with and without routing and iterative inference (Figure 1B-E, section 3.1).
 
 The profile's `evidence` names the items that answer the claims. Two results are compared only if the settings of their
 networks are equal, except for the setting that the comparison is about.
@@ -194,8 +194,8 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
 
     Inference is given the labels. The claim holds if three statements are true. (1) With L1, the index is at least
     `SPARSE`. (2) Without a penalty, inference raises the index by at most two standard errors and at most
-    `LIKE_SPARSITY`. If inference is `as_coded` in the document, the index without a penalty is below `SPARSE` instead.
-    (3) With and without L1, the correct capsule is longest, and the energy never rises, each in almost all images.
+    `LIKE_SPARSITY`. If `as_coded` (as in the document's code), this index is below `SPARSE` instead. (3) With and
+    without L1, the correct capsule is longest, and the energy never rises, each in almost all images (`ALMOST_ALL`).
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
     role = "as_coded" if as_coded else "unrouted"

@@ -73,7 +73,7 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, images by class. Objects without images have zeros.
+        with shares as presences; object_classes `[O, classes]`, numbers of images. Objects without images have zeros.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):

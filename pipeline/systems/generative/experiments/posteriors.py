@@ -81,9 +81,9 @@ def draw_weights(
 
     Returns:
         three tensors `[K, B]`: the log weights, log weights with a normalised density of part poses, and squared errors
-        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The log
-        weights use the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers
-        log p(x) by an amount that differs between models.
+        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The first
+        has the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers log p(x)
+        by an amount that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):

@@ -197,7 +197,7 @@ class BoundTrace:
         """The bound, its terms and other metrics of each image, and three scalars. `c [P, O]` are sds of poses.
 
         The scalar pose_sd is the mean of `c`. The other two show whether a few objects have all children of the batch:
-        most_children is the mean number of children per image, of the object with the most. objects_in_use is the
+        most_children is the largest of the objects' mean numbers of children per image. objects_in_use is the
         perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)

@@ -45,8 +45,8 @@ from pipeline.systems.generative.model.distributions import (
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam changes every parameter by about the step size, whatever its gradient is. Logits of templates must change by
-# several units, weights of layers by hundredths. So the template parameters are logits / gain. Without the gain, the
+# Adam changes every parameter by about the step size, however large its gradient is. Logits of templates must change
+# by several units, weights of layers by hundredths. So the template parameters are logits / gain. Without the gain, the
 # encoder adapts to templates that are still noise. On digits, 12 epochs with it reach the bound of 35 epochs without.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4

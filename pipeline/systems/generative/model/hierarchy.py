@@ -1,8 +1,8 @@
 """One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
 The layer follows equations 3 to 6 of document 000, with relaxed presences (section 2.2). Child j has a presence
-t_j = sigmoid(y_j) and a pose A_j. It chooses parent i with probability pi_ij (equation 3). Given parent i, the log odds
-of its presence are gamma_ij. The pose of a present child is normal around the vote (I + A_i) M_ij with sd c_ij, where
+t_j = sigmoid(y_j) and a pose A_j. It chooses parent i with probability pi_ij (equation 3). Then gamma_ij are the log
+odds that child j is present. The pose of a present child is normal around the vote (I + A_i) M_ij with sd c_ij, where
 M_ij is the child's pose in the parent's frame. An absent child's pose is normal around centre_j with sd lambda_off:
 
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)

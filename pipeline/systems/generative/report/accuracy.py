@@ -290,7 +290,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Tables like Table 1, one per group of runs. A row has accuracies of one probe, from the paper or from our run."""
+    """Tables like Table 1, one per group of runs. A row has a run, features, and a source (the paper or a protocol)."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "

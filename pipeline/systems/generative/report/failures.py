@@ -55,8 +55,8 @@ def templates_are_copies(results: Results) -> Finding:
     """Figure 6: the percentage of pairs of templates that are affine copies of each other.
 
     Strokes of digits serve as a control, because they are also similar up to affine maps. They fade at the edges, as
-    templates do. The claim holds if two statements are true. At least half of the templates have a copy. The share of
-    pairs that are copies exceeds the mean share in sets of strokes by more than the sd over these sets.
+    templates do. The claim holds if at least half of the templates have a copy, and if the share of pairs that are
+    copies exceeds the mean share in sets of strokes by more than the sd over these sets.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -73,8 +73,8 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: consistency of part use (see `evaluation/consistency.py`) at the narrowest minus at the widest range.
 
     Each model is trained and tested on the same range of rotation. But if parts stay in place while images rotate, wide
-    test rotations lower the consistency after any training. So there is a control: the run's models from `train`,
-    with a narrower range, are tested on the widest range. The claim holds if the models of the widest range are less
+    test rotations lower the consistency after any training. So there is a control: the run's models from `train`, with
+    a narrower range, are tested on the widest range. The claim holds if the models of the widest range are less
     consistent than those of the narrowest range and than the control, both by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
@@ -105,7 +105,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield figures: per study, a rotating digit; per run, templates, samples and objects; per sweep, part use."""
+    """Yield figures: per study, a rotating digit; per capsule run, templates, samples, objects; per sweep, part use."""
     for study, numbers in results.executed("turn"):
         if arrays := results.examples("turn", study, _TURNED):
             yield _turned(study, numbers, arrays)

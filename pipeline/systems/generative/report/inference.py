@@ -177,7 +177,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield two figures per study: a digit before and after optimisation, and the bound during optimisation."""
+    """Yield up to two figures per study: a digit before and after optimisation, and the bound during optimisation."""
     for study, numbers in results.executed("optimise"):
         if arrays := results.examples("optimise", study, ("angles", *_EXAMPLES)):
             rows = [(words, arrays[name]) for name, words in _EXAMPLES.items()]
@@ -232,7 +232,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Two tables: the cost and the gains of test-time optimisation, and the bounds and probe accuracies of guides."""
+    """Up to two tables: the cost and gains of test-time optimisation, and the bounds and probe accuracies of guides."""
     return [*optimisation(results), *posterior(results)]
 
 

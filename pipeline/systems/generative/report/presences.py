@@ -1,8 +1,8 @@
 """Notes and a table on how much information the presences of objects carry about the image.
 
-The table also has shorter runs with changed settings. A probe on log odds does not measure this information, because
-standardising log odds enlarges small differences. A probe on relaxed samples (between 0 and 1) does not measure it
-either, because their distances from 0 and 1 reveal the log odds. Binary samples show only whether an object is present.
+A probe on log odds does not measure this information, because standardising log odds enlarges small differences. Nor
+does a probe on relaxed samples (between 0 and 1), because their distances from 0 and 1 reveal the log odds. Binary
+samples show only whether an object is present. The table also has shorter runs with changed settings.
 """
 
 import math
@@ -14,7 +14,7 @@ from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.shared import classes_of
 
 SILENT_NATS = 0.1
-"""Presences are silent if they carry fewer nats of information. To tell ten classes apart takes log 10 = 2.3 nats."""
+"""Presences with fewer nats of information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
 """A probe does not tell the class if its accuracy is at most this many points above chance (see `silence`)."""
 READABLE = 30.0
@@ -42,8 +42,8 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """Why presences are silent, in words, or None if they are not. Presences are silent if they carry less information
-    than `SILENT_NATS`, or if a probe tells the class (one of `classes`) from log odds but not from binary samples.
+    """Why presences are silent, in words, or None if they are not known to be. They are silent if their information is
+    below `SILENT_NATS`, or if a probe tells the class (one of `classes`) from log odds but not from binary samples.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:

@@ -28,7 +28,7 @@ def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A run that is trained and tested for several ranges of rotation. Its results are in `items`, by rising angle."""
+    """A run trained and tested on several ranges of rotation. Its results are in `items`, by rising angle (degrees)."""
 
     run: str
     items: dict[float, Numbers]

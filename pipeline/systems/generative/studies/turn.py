@@ -1,4 +1,4 @@
-"""Rotates a digit through 360 degrees, to show its reconstruction from the encoder's output and outlines of its parts.
+"""Rotates a digit through 360 degrees to show its reconstruction from the encoder's output and its parts with outlines.
 
 The page has a slider for the angle. The numbers summarise pixel errors at all angles (document 000, Figures 3 and 5).
 """

@@ -67,9 +67,9 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], weights: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The share of the votes' weight that the right class gets, from the results of `distances`. The table has the
-    columns of, iteration and share. `of` is "all" (all votes) or "near" (only votes within a radius around the pose of
-    their class capsule). The radius is such that votes within it have a tenth of all weight in the first iteration.
+    """The share of the votes' weight that the right class gets, from the results of `distances`. Columns: `of`,
+    `iteration`, `share`. `of` is "all" (all votes) or "near" (only votes within a radius around the pose of their class
+    capsule). The radius is such that votes within it have a tenth of all weight in the first iteration.
     """
     right = np.eye(weights.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)

@@ -39,8 +39,8 @@ class Seen(NamedTuple):
     Attributes:
         images: millions of images seen in training, averaged over seeds.
         error: test error (percent) after training, on the central crops of all test images.
-        curve: test error (percent) during training, averaged over seeds. The index is millions of images seen. It
-            is measured on random test images; the run's setting `watched` is their number. Empty if `watched` is 0.
+        curve: test error (percent) during training, averaged over seeds, by millions of images seen. It is measured on
+            random test images, whose number is the run's setting `watched`. Empty if `watched` is 0.
     """
 
     trial: Trial

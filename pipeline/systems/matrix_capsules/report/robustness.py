@@ -119,7 +119,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """Apply `check` to the study of attacks that evidence names, and return the finding. None if it has no table."""
+    """Apply `check` to the study of attacks that evidence names. Returns None if the study has no table."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     if (table := results.table("attack", item, COLUMNS)) is None:
         return None
@@ -174,8 +174,8 @@ def targets_are_missed(found: Attacked) -> Answer:
 def stays_above_chance(found: Attacked) -> Answer:
     """Section 6: the capsules' lowest accuracy (percent) under general attacks, among all epsilons and methods.
 
-    The claim holds if this accuracy is at least chance minus two standard errors. They are the binomial standard errors
-    of an accuracy at chance, over the attacked images. Two of them must be at most `LARGEST_UNDETECTED`.
+    The claim holds if this accuracy is at least chance minus two standard errors, and two standard errors are at most
+    `LARGEST_UNDETECTED`. The standard error is that of an accuracy at chance (binomial, over the attacked images).
     """
     lowest, notes = [], []
     for method in METHODS:
@@ -196,8 +196,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks use the gradients of another CNN.
 
-    The claim holds if the networks differ by at most two standard errors, both in accuracy and in accuracy lost.
-    Two standard errors must be at most `LARGEST_UNDETECTED`. At equal accuracy, one network may have lost more.
+    The claim holds if the networks differ by at most two standard errors, both in accuracy and in accuracy lost, and
+    two standard errors are at most `LARGEST_UNDETECTED`. At equal accuracy, one network may have lost more.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -234,7 +234,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield two drawings for each study of attacks: the curves of Figure 3, and the attacked images of Figure B.3."""
+    """Yield up to two drawings per study of attacks: the curves of Figure 3, and the attacked images of Figure B.3."""
     for item, numbers in results.executed("attack"):
         label = dataset_label(numbers.records)
         if (table := results.table("attack", item, COLUMNS)) is not None:

@@ -1,5 +1,6 @@
 """Claims and tables about the test errors of the networks of document 004. Table 1 of the document compares matrix
-capsules with different routing, poses and losses. Table 2 is about novel viewpoints (see `viewpoint_matching`).
+capsules with different components and losses. Table 2 is about novel viewpoints, for two networks with equal errors on
+familiar viewpoints (see `classification.viewpoint_matching`).
 
 The section `evidence` of `params.yaml` names the network whose error answers a claim. Errors are in percent. A trial
 is a trained network, with its numbers and recorded settings. It is either a run or a condition of an ablation.
@@ -31,7 +32,7 @@ CLASSES = ("animal", "human", "airplane", "truck", "car")
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Augmentation settings that warp images. Results of older code lack these settings."""
 ERRORS = {"centre": ("error, central crop (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Heading and number of decimals of each column. In column `crops`, scores are averaged over 13 crops of an image."""
+"""Heading and decimals of each column of test errors. For `crops`, scores are averaged over 13 crops of an image."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",

@@ -25,9 +25,9 @@ def votes_concentrate(results: Results) -> Finding | None:
     The weight of a vote is its assigned share times the child's activation. A vote is close if its distance to the
     pose of its class capsule is at most a radius. The radius is such that close votes have a tenth of all weight in the
     first iteration. Our number is the change of the correct class's share of the weight of close votes, from the first
-    to the last iteration, in percentage points. The claim holds if this share and the correct class's share of
-    the weight of all votes both rise by more than two standard errors (binomial, over images). Smaller rises do not
-    count: they also occur in untrained networks. None if there is only one iteration, or if no votes were measured.
+    to the last iteration, in percentage points. The claim holds if this share and the correct class's share of the
+    weight of all votes both rise by more than two standard errors (binomial, over images). Smaller rises do not count:
+    they also occur in untrained networks. None if there is only one iteration, or if no votes were measured.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -83,8 +83,8 @@ def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
     histogram of vote distances for each class.
 
     Args:
-        arrays: the histograms `counts [images, iterations, classes, bins]` and their `edges [bins + 1]`, the `images
-            [images, C, s, s]` with their `labels`, and the network's `scores [images, classes]`.
+        arrays: the histograms `counts [images, iterations, classes, bins]` and their `edges [bins + 1]`, the pictures
+            `images [images, C, s, s]`, their `labels`, and the network's `scores [images, classes]`.
     """
     counts, edges, labels = arrays["counts"], arrays["edges"], arrays["labels"]
     shown, iterations = counts.shape[:2]

@@ -41,7 +41,7 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """Fit all architectures, sizes and baselines. The table has errors, seconds and, if measured, calibration of each.
+    """Fit each architecture in each size, and each baseline. Each has a row: errors, seconds and measured calibration.
 
     `apart_smaller` compares the row's model with the next smaller size. `apart_fewer` compares it with the architecture
     that has the next smaller number of capsules. Each is the share of test images that exactly one of the two models
@@ -149,8 +149,8 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30: for each class and each element of its capsule's squashed vector, the training image of
-    the class with the largest square of this element, `[m, d, S, S]`.
+    """Figure 4, equation 30: for each class and each element of its capsule's squashed vector, the class's training
+    image with the largest square of this element, `[m, d, S, S]`.
     """
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]

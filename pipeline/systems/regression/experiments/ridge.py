@@ -10,9 +10,9 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """Fit one architecture with each penalty (`ridge` of `Problems`), beginning with 0. The table has the errors and
-    the `disagreement`: the share of test images that either this fit or the fit without a penalty misclassifies, but
-    not both. The penalty with the lowest validation error is chosen.
+    """Fit one architecture with each penalty (`ridge` of `Problems`), beginning with 0. Each has a row with its errors
+    and the `disagreement`: the share of test images that either this fit or the fit without a penalty misclassifies,
+    but not both. The penalty with the lowest validation error is chosen.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows, wrong = [], []

@@ -1,7 +1,7 @@
 """Capsule regression (Saul 2021, document 002): the lengths of hidden vectors determine the class probabilities.
 
 Each of m classes has a capsule. The capsule of class j has weights W_j `[d, p]`. For an input x, its hidden vector h_j
-is Gaussian with mean W_j x and unit variance (equation 2), without loss of generality (equations 20-21). Then
+is Gaussian with mean W_j x and unit variance (equation 2; other variances add no generality, equations 20-21). Then
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
@@ -77,7 +77,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 class InterpolationTable:
     """`I_s` and `I_{s+1}` for one s, by linear interpolation in a table. In float64, errors are at most 1e-9.
 
-    The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth for all u in [0, 1].
+    The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth in u on all of [0, 1].
     """
 
     def __init__(self, s: float, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:

@@ -30,7 +30,7 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Number of rows that are processed at a time when inputs are whitened, and in predictions."""
+"""Number of rows that are processed at a time when inputs are converted to float64, and in predictions."""
 
 BLOCK = 1 << 22
 """Maximum number of elements of hidden vectors that EM processes at a time."""
@@ -64,7 +64,7 @@ class Examples:
 
         Yields:
             a slice of b rows; the indices `[k]` of the problems that include these rows (None: all problems); and the
-            capsule index of each row's class in these problems, `[k, b]`, or `[k, 1]` if all rows have the same class.
+            capsule index of each row's class in these problems, `[k, b]`, or `[k, 1]` if a problem lacks a class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:

@@ -44,7 +44,7 @@ class State:
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`: C capsules of size d, whitened inputs of r numbers.
-        best, fewest, likelihood: the best weights so far; their number of errors and log-likelihood on validation.
+        best, fewest, likelihood: best weights so far; their number of errors and log-likelihood on validation data.
         waited: number of iterations since `fewest` last fell or the round began, whichever is later.
         round: index of the current round, from 0. After the last round, it is the number of rounds.
     """
@@ -162,7 +162,7 @@ class Inputs:
         basis: matrix `[pixels, p]` that maps images with values in [0, 1] to inputs.
         images: images `[n, 1, S, S]` of each part, uint8, with sides of S pixels.
         checkpoints: folder for checkpoints of fits, which are kept after a fit. None: no checkpoints are used.
-        depends: other JSON values on which fits depend. A checkpoint with other values or settings is not used.
+        depends: JSON values on which fits depend besides their settings. A checkpoint with other values is not used.
     """
 
     X: dict[str, Tensor]

@@ -1,10 +1,10 @@
 """Measures the claims of document 002 (the paper) on executed studies of capsule regression.
 
-`claims.yaml` gives the text and unit of each claim, and the condition under which the claim holds. For each kind of
-study and each data set of the paper, `evidence` in `params.yaml` names a study. A claim about both data sets holds if
-it holds in both studies. If only one of them was executed, this study decides, and a remark says so. Batch EM uses no
-random numbers if its first weights are computed from the data (the subspace start). Then only the sample of test images
-causes noise. Test errors are therefore compared with a margin of two standard errors, training errors without a margin.
+`claims.yaml` gives the text and unit of each claim, and the paper's number or the condition under which the claim
+holds. For each kind of study, `evidence` in `params.yaml` names a study of one or both data sets of the paper. A claim
+about both holds if it holds in both studies. If one study is missing, the other decides, with a remark. Batch EM uses
+no random numbers if its first weights are computed from the data (the subspace start). Then only the sample of test
+images causes noise: `above` compares test errors with a margin of two standard errors. Training errors have no margin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -79,7 +79,7 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[Study]:
-    """All executed studies of capsule regression, sorted by kind. In a kind, the paper's data sets come first.
+    """All executed studies of capsule regression, sorted by kind. Within a kind, the paper's data sets come first.
     Raises `ResultError` if a result is corrupt, or lacks its settings.
     """
 
@@ -91,13 +91,13 @@ def executed(results: Results) -> list[Study]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None: the scorecard decides), and perhaps a note. None without an answer."""
+"""Our number, whether the claim holds (None: the scorecard decides), and perhaps a note. None if not measured."""
 
 
 def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
 ) -> Finding | None:
-    """Apply `check` to the study of kind `kind` that evidence names for each of `roles`, and combine the answers into a
+    """Apply `check` to the study of kind `kind` that `evidence` names for each of `roles`, and combine the answers in a
     finding. Its number is that of the first study. The claim holds if it holds in all studies. None if none answers.
     """
     answers = {}

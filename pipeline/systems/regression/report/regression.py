@@ -90,7 +90,7 @@ def two_losses(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training errors from random starts, by their sd. A line shows that from the subspace start."""
+    """Figure 8: lowest training error from each random start, by its sd. A line shows that from the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)

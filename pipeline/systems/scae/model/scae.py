@@ -15,8 +15,8 @@ The numbers static_km are parameters. `constrained_pose` converts static_km + D_
 as in the authors' code. Two details are unexpected. First, the weights a_k a_km of votes do not sum to 1, so p(A_m) is
 not a density. Second, the setting `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m.
 So a query attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence`
-adds log d_m instead. Training uses no labels. Classifiers are fit after training (the authors fit them at the same
-time, but without gradients to the model).
+adds log d_m instead. Training uses no labels. Classifiers are fit after training (the authors fit them during it, but
+without gradients to the model).
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
