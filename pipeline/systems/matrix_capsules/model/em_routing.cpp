@@ -1,6 +1,6 @@
 // EM routing (document 004, Procedure 1) and all its gradients in one kernel.
 //
-// procedure_1.py is the form to read; this one gives the same numbers up to rounding. The lanes of a vector hold
+// em_routing.py is the form to read; this one gives the same numbers up to rounding. The lanes of a vector hold
 // parents' types. Children are processed four at a time, one row of their poses at a time, so that what belongs to the
 // parent is loaded once for all four. The shares of children among parents are kept for the backward pass.
 //
