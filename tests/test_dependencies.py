@@ -86,6 +86,11 @@ def test_settings_follow_what_an_item_reads() -> None:
     assert (own["own_images"], own["datasets"].keys()) == (values["own_images"], {"mine"})
 
 
+def test_the_diagram_in_the_readme_names_every_stage() -> None:
+    diagram = (ROOT / "README.md").read_text(encoding="utf-8").split("```mermaid")[1].split("```")[0]
+    assert {name.removesuffix("_sets") for name in STAGES} <= set(re.findall(r"\w+", diagram))
+
+
 def test_an_unknown_item_or_parameter_is_named() -> None:
     graph, _ = graph_of("quick")
     with pytest.raises(UserError, match="train has no 'nobody'"):
