@@ -64,7 +64,7 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
     Args:
         scorecard: the rows of `scorecard.json`.
     """
-    from pipeline.page.scorecard import TIERS, dataset_and_remarks, tier
+    from pipeline.page.scorecard import TIERS, tier
     from pipeline.results.claims import DOCUMENTS
 
     def cells(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -80,7 +80,7 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
     lines = _head("document", *_COUNTS, "data")
     for document, title in DOCUMENTS.items():
         rows = [row for row in scorecard if row["document"] == document]
-        labels = [dataset_and_remarks(row)[0] for row in rows if row["dataset"]]
+        labels = [row["dataset"] for row in rows if row["dataset"]]
         data = dict.fromkeys(part for label in labels for part in label.split(", "))
         lines.append(_row(f"{title} (`{document}`)", *cells(rows), ", ".join(data)))
     return [*lines, _row("all", *cells(scorecard), "")]

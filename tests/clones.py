@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipeline.profiles import Profiles
-
-ROOT = Path(__file__).parents[1]
-SOMEONE = {f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+from scripts.small_copy import command, copy_repository, environment
 
 
 @dataclass
@@ -26,22 +20,14 @@ class Clone:
 
     folder: Path
 
-    def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Exit code and output of a command (DVC's is `dvc`, Git's `git`, this project's `pipeline`)."""
-        command = [sys.executable, "-m", *words] if words[0] in ("dvc", "pipeline") else list(words)
-        # DVC starts stages with the `python` it finds first.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        foreign = ("DVC_", "MLFLOW_", "GIT_", "AWS_")
+    def attempt(self, *words: str, **more: str) -> tuple[int, str]:
+        """Exit code and output of a command (DVC's is `dvc`, Git's `git`, this project's `pipeline`). `more` are
+        environment variables.
+        """
         told = subprocess.run(
-            command,
+            command(words),
             cwd=self.folder,
-            env={
-                **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
-                **{"PATH": path, "DVC_NO_ANALYTICS": "true", "CAPSULES_MLFLOW": "off"},
-                **{"DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")},
-                **SOMEONE,
-                **environment,
-            },
+            env=environment(self.folder.parent / "site", more),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -50,9 +36,9 @@ class Clone:
         )
         return told.returncode, told.stdout
 
-    def run(self, *words: str, **environment: str) -> str:
+    def run(self, *words: str, **more: str) -> str:
         """Output of a command, which must succeed."""
-        code, output = self.attempt(*words, **environment)
+        code, output = self.attempt(*words, **more)
         assert code == 0, output
         return output
 
@@ -82,20 +68,8 @@ class Clone:
 
 def working_copy(folder: Path) -> Clone:
     """The repository as it stands, in a new folder, without results, with little data and few epochs; not committed."""
-    clone = Clone(folder)
-    folder.mkdir()
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True
-    ).stdout.decode()
-    for name in listed.split("\0"):
-        made = (name.startswith("reports/") and name != "reports/faults.json") or name.endswith("dvc.lock")
-        if name and not made and (ROOT / name).is_file():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
-    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
-    clone.run(sys.executable, "scripts/shorten.py", "params.yaml")
-    return clone
+    copy_repository(folder)
+    return Clone(folder)
 
 
 def executed(output: str) -> list[str]:

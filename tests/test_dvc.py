@@ -19,7 +19,7 @@ from PIL import Image
 
 from pipeline.dependencies import Graph, Item
 from pipeline.state import changed_code
-from scripts.shorten import leave_out_evidence
+from scripts.small_copy import leave_out_evidence
 
 pytestmark = pytest.mark.slow
 RUNS = ("capsules-digits", "vae-digits", "capsnet-routed-digits", "scae-digits", "matrix-toys", "cnn-toys")

@@ -17,10 +17,11 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.faults.kinds import FAULTS, leave_disk
-from benchmarks.faults.repository import ROOT, TARGETS, Repository, contents
+from benchmarks.faults.repository import TARGETS, Repository, contents
 from pipeline.commits import git_state
 from pipeline.errors import UserError
 from pipeline.files import write_json
+from scripts.small_copy import ROOT
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +16,8 @@ import psutil
 import yaml
 
 from pipeline.files import json_sha256, sha256
+from scripts.small_copy import command, copy_repository, environment
 
-ROOT = Path(__file__).parents[2]
 RUN = "vae-digits"
 DATA = ("download@digits", "preprocess@digits")
 TARGETS = (*DATA, f"train@{RUN}", f"evaluate@{RUN}")
@@ -50,12 +49,7 @@ class Repository:
     def __init__(self, work: Path) -> None:
         self.work, self.folder = work, work / "a repository"
         self.folder.mkdir(parents=True)
-        listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
-        for name in subprocess.run(listed, capture_output=True, check=True, text=True).stdout.split("\0"):
-            wanted = name and not name.startswith(("reports/", "published/", "docs/", "tests/"))
-            if wanted and not name.endswith("dvc.lock") and (ROOT / name).is_file():
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, self.folder / name)
+        copy_repository(self.folder, "reports/", "published/", "docs/", "tests/")
         self._shorten()
         self._must("git", "init", "-q")
         self._keep("nothing", "code")
@@ -79,13 +73,15 @@ class Repository:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         shutil.copytree(self.work / state, self.folder, symlinks=True, dirs_exist_ok=True)
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own; its output goes to a file."""
+    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own, with the environment variables `more`; its output goes to a
+        file.
+        """
         with (self.work / "output.txt").open("w") as output:
             return subprocess.Popen(
-                _command(words),
+                command(words),
                 cwd=self.folder,
-                env=self._environment(environment),
+                env=environment(self.work / "site", {"OMP_NUM_THREADS": "1", **more}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -93,9 +89,9 @@ class Repository:
                 start_new_session=True,
             )
 
-    def call(self, *words: str, **environment: str) -> tuple[int, str]:
+    def call(self, *words: str, **more: str) -> tuple[int, str]:
         """Exit code and output of a command; 124 if it took longer than `LIMIT` and was ended."""
-        process = self.start(*words, **environment)
+        process = self.start(*words, **more)
         try:
             code = process.wait(LIMIT)
         except subprocess.TimeoutExpired:
@@ -110,7 +106,6 @@ class Repository:
 
     def _shorten(self) -> None:
         path = self.folder / "params.yaml"
-        subprocess.run([sys.executable, str(self.folder / "scripts/shorten.py"), str(path)], check=True)
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         run = values["runs"][RUN]
         run["replicas"] = 2
@@ -128,24 +123,6 @@ class Repository:
         code, output = self.call(*words)
         if code:
             raise RuntimeError(f"{' '.join(words)} failed without any fault:\n{output[-2000:]}")
-
-    def _environment(self, more: dict[str, str]) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "MLFLOW_", "GIT_"))}
-        people = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
-        return {
-            **kept,
-            **dict.fromkeys(people, "nobody@example.org"),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "DVC_NO_ANALYTICS": "true",
-            "DVC_SITE_CACHE_DIR": str(self.work / "site"),
-            "CAPSULES_MLFLOW": "off",
-            "OMP_NUM_THREADS": "1",
-            **more,
-        }
-
-
-def _command(words: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", *words] if words[0] in ("dvc", "pipeline") else list(words)
 
 
 def contents(folder: Path) -> dict[str, str]:

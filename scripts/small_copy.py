@@ -1,18 +1,23 @@
-"""Reduce the numbers in a params.yaml so that all its items run in minutes. This is for checks, not for results.
-
-    python scripts/shorten.py params.yaml
+"""A copy of the repository whose items all run in minutes. This is for checks, not for results.
 
 Every stage stays. Of each system, only the first run stays, with the items that use it. Numbers such as epochs and
-images are cut (`MOST`), and so are lists and dicts (`LONGEST`). Comments are lost.
+images are cut (`MOST`), and so are lists and dicts (`LONGEST`). Comments in params.yaml are lost.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from pipeline.profiles import Profiles
+
+ROOT = Path(__file__).parents[1]
 
 # The maximum of each number and, in `LONGEST`, of the length of each list or dict, by the parameter's name
 MOST = {
@@ -69,6 +74,44 @@ LONGEST = {
 }
 
 
+def copy_repository(folder: Path, *left_out: str) -> None:
+    """Copy the files of the repository to `folder`, with the shortened parameters of the profile quick. Results, and
+    files whose path starts with one of `left_out`, are not copied.
+    """
+    listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
+    for name in subprocess.run(listed, capture_output=True, check=True, text=True).stdout.split("\0"):
+        result = (name.startswith("reports/") and name != "reports/faults.json") or name.endswith("dvc.lock")
+        if name and not result and not name.startswith(left_out) and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    params = shorten(yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8")))
+    leave_out_similar_runs(params)
+    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False), encoding="utf-8")
+
+
+def command(words: tuple[str, ...]) -> list[str]:
+    """The arguments that run `words`, such as ("dvc", "repro"). DVC and this project run in this Python."""
+    return [sys.executable, "-m", *words] if words[0] in ("dvc", "pipeline") else list(words)
+
+
+def environment(site: Path, more: dict[str, str]) -> dict[str, str]:
+    """Environment variables for commands in a copy: those of this process and `more`, but nothing about DVC, MLflow,
+    Git or AWS. `site` is DVC's folder of locks.
+    """
+    foreign = ("DVC_", "MLFLOW_", "GIT_", "AWS_")
+    people = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
+        **dict.fromkeys(people, "nobody@example.org"),
+        # DVC starts stages with the `python` it finds first.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "DVC_NO_ANALYTICS": "true",
+        "DVC_SITE_CACHE_DIR": str(site),
+        "CAPSULES_MLFLOW": "off",
+        **more,
+    }
+
+
 def shorten(value: Any, name: str = "") -> Any:
     """`value` of the parameter `name`, with every number in `MOST` and every list or dict in `LONGEST` cut."""
     if isinstance(value, dict):
@@ -113,16 +156,3 @@ def _still_there(roles: Any, items: set[str]) -> Any:
         kept = {role: _still_there(item, items) for role, item in roles.items()}
         return {role: item for role, item in kept.items() if item is not None}
     return roles if roles in items else None
-
-
-def main() -> None:
-    """Rewrite the files named on the command line."""
-    for name in sys.argv[1:]:
-        path = Path(name)
-        params = shorten(yaml.safe_load(path.read_text(encoding="utf-8")))
-        leave_out_similar_runs(params)
-        path.write_text(yaml.safe_dump(params, sort_keys=False))
-
-
-if __name__ == "__main__":
-    main()
