@@ -23,7 +23,7 @@ def main() -> None:
         differing = compare(results, expected, publish=workspace.params.publish)
         claims, tables = load_claims(), list(report.build(results))
         profile, folder = workspace.profile, workspace.figures_folder
-        rows = build_scorecard(claims, results, profile=profile, drafts=not workspace.params.publish)
+        rows = build_scorecard(claims, results, drafts=not workspace.params.publish)
         pictures, incomplete = on_disk(folder, results)
         figures = [load_figure(folder, each) for each in pictures]
         others = other_scorecards(workspace.root, profile)

@@ -47,14 +47,14 @@ def test_a_template_takes_its_numbers_from_results() -> None:
 
 def test_claims_are_counted_by_document_and_outcome() -> None:
     rows = [
-        ("000", "within", "MNIST; 1 seed (paper: 5)"),
-        ("000", "holds", "MNIST"),
-        ("000", "better", "MNIST, Fashion-MNIST"),
-        ("000", "not run", None),
-        ("004", "holds", "toys; not the paper's data (smallNORB)"),
-        *(("004", verdict, "toys") for verdict in ("worse", "fails", "not tested", "undecided")),
+        ("000", "within", "MNIST", ["1 seed (paper: 5)"]),
+        ("000", "holds", "MNIST", []),
+        ("000", "better", "MNIST, Fashion-MNIST", []),
+        ("000", "not run", None, []),
+        ("004", "holds", "toys", ["not the paper's data (smallNORB)"]),
+        *(("004", verdict, "toys", []) for verdict in ("worse", "fails", "not tested", "undecided")),
     ]
-    scorecard = [dict(zip(("document", "verdict", "dataset"), row, strict=True)) for row in rows]
+    scorecard = [dict(zip(("document", "verdict", "dataset", "remarks"), row, strict=True)) for row in rows]
     lines = readme_tables.claims(scorecard)
     assert lines[0] == (
         "| document | claims run | agree | of these at the document's setting | better | do not agree "

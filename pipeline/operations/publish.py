@@ -28,7 +28,6 @@ from pipeline.errors import UserError
 from pipeline.files import md5, read_json, read_yaml, write_text
 from pipeline.layout import Layout
 from pipeline.models import pictures_of_an_image
-from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import Params, load_params
 from pipeline.profiles import FILES, LOCK, PARAMS
 from pipeline.results.freshness import STATES
@@ -182,7 +181,7 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
             evaluated=evaluated is not None,
             figures=flat({key: value for key, value in measured.items() if key != RECORD}),
             rows=rows,
-            remarks=unique(remark for row in rows for remark in dataset_and_remarks(row)[1]),
+            remarks=unique(remark for row in rows for remark in row["remarks"]),
             settings=yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=110),
         )
         write_text(cards / f"{run}.md", text)

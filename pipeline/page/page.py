@@ -17,7 +17,7 @@ from pipeline.drawing.table import Table
 from pipeline.files import read_json
 from pipeline.layout import Layout
 from pipeline.page.figures import front_picture
-from pipeline.page.scorecard import TIERS, Row, Verdict, count_verdicts, dataset_and_remarks, tier, tolerance
+from pipeline.page.scorecard import TIERS, Row, Verdict, count_verdicts, tier, tolerance
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import by_reason
@@ -156,7 +156,7 @@ def _cards(
     shown = []
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
-        (dataset, remarks), paper, reason = dataset_and_remarks(row), row["paper"], row["why"]
+        paper, reason = row["paper"], row["why"]
         shown.append(
             {
                 "claim": claim,
@@ -169,11 +169,11 @@ def _cards(
                 "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
                 "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
                 "others": [_cell(found, claim, name) for name, found in beside.items()],
-                "dataset": dataset,
-                "remarks": remarks,
+                "dataset": row["dataset"] or "",
+                "remarks": row["remarks"],
                 "notes": row["notes"],
                 "differing": by_reason(row["provenance"]["items"], differing),
-                "origin": _origin(row["provenance"], dataset),
+                "origin": _origin(row["provenance"], row["dataset"] or ""),
             }
         )
     return shown

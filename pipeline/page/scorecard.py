@@ -33,8 +33,8 @@ tested" (kind budget or data) and "undecided" (kind noise), the cause is the rea
 budget is last). If there is no remark, the kind is "unexplained".
 
 If the data are not the document's, or the settings are smaller, a verdict says nothing about the document. Such a row
-is judged by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's
-data (MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
+is judged by the same rules. Its field `remarks` names the differences, such as "not the paper's data (MNIST)". Its
+verdict is counted separately (`tier`, `count_verdicts`).
 """
 
 import math
@@ -61,12 +61,11 @@ TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
 TOO_SHORT = "too short to test"
 
-_SEPARATOR = "; "
-
 
 class Row(TypedDict):
     """A row of `scorecard.json`. `ours` has our mean (`value`), the number of replicas (`n`), and `sd`: the standard
-    deviation over replicas, or a standard error if `standard_error` is true.
+    deviation over replicas, or a standard error if `standard_error` is true. `dataset` is the label of the data set
+    (None if the claim was not run). `remarks` say how data and settings differ from the document's.
     """
 
     id: str
@@ -79,8 +78,8 @@ class Row(TypedDict):
     judged: Verdict
     why: tuple[str, str] | None
     dataset: str | None
+    remarks: list[str]
     notes: list[str]
-    profile: str | None
     provenance: dict[str, Any]
 
 
@@ -180,7 +179,6 @@ def build_scorecard(
     results: Results,
     measures: Mapping[str, Measure] | None = None,
     *,
-    profile: str | None = None,
     drafts: bool = True,
 ) -> list[Row]:
     """One row per claim, in the claims' order.
@@ -215,29 +213,22 @@ def build_scorecard(
                 verdict=verdict,
                 judged=judged,
                 why=reason or _why(judged, remarks),
-                dataset=_SEPARATOR.join([dataset_label(records), *remarks]) if finding else None,
+                dataset=dataset_label(records) if finding else None,
+                remarks=[str(remark) for remark in remarks],
                 notes=notes,
-                profile=profile,
                 provenance=merged_provenance(records),
             )
         )
     return rows
 
 
-def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
-    """The label of a row's data set, and remarks on how data and settings differ from the document's (may be empty)."""
-    label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
-    return label, remarks
-
-
 def tier(row: Row) -> Tier | None:
     """How close a row's setting is to the document's; None if the claim was not run."""
     if row["verdict"] == "not run":
         return None
-    remarks = dataset_and_remarks(row)[1]
-    if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks):
+    if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in row["remarks"]):
         return "stand-in data"
-    return "other settings" if remarks else "document's setting"
+    return "other settings" if row["remarks"] else "document's setting"
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:

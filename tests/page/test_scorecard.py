@@ -10,7 +10,7 @@ import pytest
 from records import ResultFiles
 
 from pipeline import report
-from pipeline.page.scorecard import Row, build_scorecard, count_verdicts, dataset_and_remarks, judge, tolerance
+from pipeline.page.scorecard import Row, build_scorecard, count_verdicts, judge, tolerance
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding, Learned, Measure, Remark
 from pipeline.results.measured import Measured
@@ -193,17 +193,16 @@ def test_every_claim_has_a_row_in_order_and_those_on_other_data_are_counted_apar
         "000.x": lambda _: Finding(Measured(95.5, 0.4, 5), [trained, probed]),
         "000.y": lambda _: held,
     }
-    rows = build_scorecard(claims, results, measures, profile="quick")
+    rows = build_scorecard(claims, results, measures)
     assert [row["id"] for row in rows] == ["000.x", "000.y", "001.z"]
     assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
-    assert {row["profile"] for row in rows} == {"quick"}
     json.dumps(rows, allow_nan=False)
     first, second, third = rows
     assert first["ours"] == {"value": 95.5, "sd": 0.4, "n": 5}
     assert first["paper"] == {"value": 96.0, "sd": 1.0}
     assert first["provenance"]["items"] == ["train/capsules", "evaluate/capsules"]
     assert (second["ours"], second["notes"]) == (None, ["a note"])
-    assert dataset_and_remarks(second) == ("digits", [other])
+    assert (second["dataset"], second["remarks"]) == ("digits", [other])
     assert (third["ours"], third["dataset"], third["provenance"]["items"]) == (None, None, [])
     assert [row["why"] for row in rows] == [None, None, ("not run", "a result is missing, or a draft")]
     counts = count_verdicts(rows)

@@ -377,7 +377,7 @@ def page_of(
     """
     claims = claims or CLAIMS
     differing = compare(results, current_settings(*graph_of(params)), publish=params.publish)
-    rows, tables = build_scorecard(claims, results, profile="quick"), list(report.build(results))
+    rows, tables = build_scorecard(claims, results), list(report.build(results))
     shown = []
     if figures:
         write_figures(figures, results)

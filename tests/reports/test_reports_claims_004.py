@@ -11,7 +11,6 @@ from made_up import Writer, scorecard, with_evidence
 from made_up_matrix import CONDITIONS, ERRORS, KINDS, VOTES, with_matrix
 from records import changed
 
-from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import parse_params
 from pipeline.systems.matrix_capsules.report.runs import ROWS as TABLE_1
 
@@ -35,10 +34,6 @@ def studied(writer: Writer) -> Writer:
 def verdicts(writer: Writer, values: dict[str, Any], claims: str = "004") -> dict[str, Any]:
     """Rows of the document by claim, of results that were all made with the parameters `values`."""
     return scorecard(writer, parse_params(values), claims)
-
-
-def remarks(row: Any) -> list[str]:
-    return dataset_and_remarks(row)[1]
 
 
 def test_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
@@ -79,7 +74,7 @@ def test_other_data_sets_have_rows_of_their_own(
     after = verdicts(studied, with_evidence(values, "matrix_capsules", networks={role: "other"}))
     assert before[claim]["verdict"] == "not run"
     assert after[claim]["ours"]["value"] == pytest.approx(2)
-    assert remarks(after[claim])[0].startswith("trained on 6,400 images (paper: ")
+    assert after[claim]["remarks"][0].startswith("trained on 6,400 images (paper: ")
     assert {name for name in after if after[name]["ours"] != before[name]["ours"]} == {claim}
 
 
@@ -88,7 +83,7 @@ def test_novel_viewpoints(studied: Writer, values: dict[str, Any]) -> None:
     ours = [found[f"004.{name}"]["ours"]["value"] for name in NUMBERS]
     assert ours == pytest.approx([20, 26, 19, 24])
     assert "0.77 times the CNN's (paper: 0.68)" in found["004.t2.az.caps"]["notes"][1]
-    assert "30 epochs of 66 steps" in remarks(found["004.t2.az.caps"])[-1], "a third of the images is familiar"
+    assert "30 epochs of 66 steps" in found["004.t2.az.caps"]["remarks"][-1], "a third of the images is familiar"
     # The CNN is better, and matched at an error of 36 %. The document's CNN is compared at the end of training.
     made_up_matrix.viewed(studied, "azimuth", {"capsules": 0.2, "cnn": 0.26}, lead=-0.1)
     assert verdicts(studied, values)["004.t2.az.cnn"]["ours"]["value"] == pytest.approx(26)
@@ -109,7 +104,7 @@ def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -
         in found["004.floor"]["notes"]
     )
     assert "2e-05 in capsules, 0.001 in the CNN" in found["004.gradzeros"]["notes"][-1]
-    assert "tested on 1,500 images (paper: 24,300)" in remarks(found["004.floor"])
+    assert "tested on 1,500 images (paper: 24,300)" in found["004.floor"]["remarks"]
     assert found["004.floor"]["provenance"]["items"] == ["train/matrix-toys", "train/cnn-toys", "attack/toys"]
     # 49.9 % of 1,500 images have a standard error of 1.3 points, of either network, and replicas one of 1 point each.
     assert "standard error of the difference 2.3 points" in found["004.blackbox"]["notes"][1]

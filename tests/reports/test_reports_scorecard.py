@@ -10,7 +10,7 @@ from made_up import CLAIMS, Writer, finding, judged, presences, recorded, scorec
 from records import changed, dump_record, load_record
 from small import small_run
 
-from pipeline.page.scorecard import count_verdicts, dataset_and_remarks, untested
+from pipeline.page.scorecard import count_verdicts, untested
 from pipeline.params import Params, parse_params
 from pipeline.report import build, measures
 from pipeline.results.measured import Measured
@@ -31,11 +31,11 @@ def test_numbers_and_verdicts_of_table_1(full: Writer, params: Params) -> None:
     verdicts = {name: rows[f"000.t1.{name}"]["verdict"] for name in ("t0.0", "t0A0.90", "vae.135")}
     assert verdicts == {"t0.0": "within", "t0A0.90": "better", "vae.135": "worse"}
     remarks = ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
-    assert dataset_and_remarks(rows["000.t1.t0.0"])[1] == remarks
+    assert rows["000.t1.t0.0"]["remarks"] == remarks
     assert "probe fit on clean images: 70.0 %, worse" in rows["000.t1.t0.45"]["notes"]
     assert rows["000.fig3"]["notes"][1].startswith("upright: bound +21.0 ")
     assert "on 200 test images" in rows["000.fig7"]["notes"]
-    assert "tested on" not in (rows["000.fig7"]["dataset"] or ""), "the paper gives no number of images"
+    assert "tested on" not in str(rows["000.fig7"]["remarks"]), "the paper gives no number of images"
     assert not any("bounds" in note for note in rows["000.full.acc"]["notes"]), "of all test images"
     assert sum(count_verdicts(list(rows.values()))["document's setting"].values()) == 0
     values = {"t1.t0A0.90": 82, "t1.vae.aff": 52, "params": 24_816, "fig3": 21, "freeform.acc": 0.7, "full.elbo": 27}
@@ -62,7 +62,7 @@ def test_what_evidence_names_answers_alone(full: Writer, values: dict[str, Any])
     assert rows["000.t1.t0.0"]["provenance"]["items"] == ["train/capsules-mnist", "evaluate/capsules-mnist"]
     # affNIST's own files were not used, and the row says so.
     drawn = "not the paper's data (affNIST's ranges, drawn anew)"
-    assert dataset_and_remarks(rows["000.t1.t0.aff"])[1] == [drawn, "canvas 28 / 40 (ours / the paper's)"]
+    assert rows["000.t1.t0.aff"]["remarks"] == [drawn, "canvas 28 / 40 (ours / the paper's)"]
     assert rows["000.t1.t0A0.0"]["verdict"] == "not run", "of these features nothing was measured"
     counts = count_verdicts(list(rows.values()))["document's setting"]
     assert sum(counts.values()) == 8  # five angles, the number of parameters, Figures 5 and 6
@@ -165,7 +165,7 @@ def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, An
     params = parse_params(with_evidence(values, "generative", sweep={"scae": "scae-digits"}))
     rows = scorecard(full, params, "000")
     assert rows["000.fig4.scae"]["verdict"] == "not run"
-    assert "without SCAE" in dataset_and_remarks(rows["000.fig4.vae"])[1]
+    assert "without SCAE" in rows["000.fig4.vae"]["remarks"]
     full.sweep("scae-digits", {"posterior": {0: 0.91, 45: 0.65, 180: 0.42}})
     assert finding(full, params, "000.fig4.scae").holds
     assert "without SCAE" not in finding(full, params, "000.fig4.vae").remarks
