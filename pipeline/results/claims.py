@@ -1,8 +1,5 @@
-"""Reads two files in this folder. `claims.yaml` has the documents' claims. `public_curves.yaml` has published test
-errors of networks like those of document 004, at one or more points in their training.
-"""
+"""Reads the documents' claims, `claims.yaml` in this folder."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -17,8 +14,6 @@ DOCUMENTS = {
     "004": "Matrix capsules with EM routing",
 }
 """Titles of the documents, by number. The id of a claim begins with the number of its document."""
-
-OFF_A_PLOT = "read off a plot"
 
 
 class Claim(BaseModel):
@@ -58,31 +53,3 @@ def load_claims() -> list[Claim]:
     """The claims, in the order of `claims.yaml`. Raises pydantic's `ValidationError` for a malformed claim."""
     rows = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
     return TypeAdapter(list[Claim]).validate_python(rows)
-
-
-@dataclass(frozen=True)
-class PublicCurve:
-    """Published test errors of one network, at one or more points in its training.
-
-    Attributes:
-        name: short name, the label in figures.
-        source: the paper, code repository or both that give the errors, and where in them the errors are.
-        parameters: number of the network's parameters; None where the source does not give it.
-        iterations: number of routing iterations; None where the source does not give it.
-        read: where the points come from: "printed" (numbers in a text), "log" (a training's log) or `OFF_A_PLOT`.
-        points: pairs (millions of images seen, test error in percent). An image counts again in each epoch.
-    """
-
-    name: str
-    source: str
-    parameters: int | None
-    iterations: int | None
-    read: str
-    points: list[tuple[float, float]]
-    note: str = ""
-
-
-def load_public_curves() -> list[PublicCurve]:
-    """The curves, in the order of `public_curves.yaml`."""
-    rows = yaml.safe_load(Path(__file__).with_name("public_curves.yaml").read_text(encoding="utf-8"))
-    return [PublicCurve(**row) for row in rows]

@@ -1,4 +1,4 @@
-"""Reads and merges provenance records, which say how the items that a number is based on were made."""
+"""Reads and merges provenance records. A record says how an item, on which a number is based, was made."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,8 +32,8 @@ def merged_provenance(records: Iterable[Record]) -> dict[str, Any]:
     """One provenance for a number that is based on several items. Records of the same execution of an item count once.
 
     Returns:
-        A dictionary. `commit`, `params_hash` and `device` have all distinct values, joined by commas. A commit ends
-        with "-dirty" if there were uncommitted changes. `seconds` is the sum, `epochs` the maximum. `items` and
+        A dictionary. `commit`, `params_hash`, `device`: the distinct values, joined by commas. A commit ends with
+        "-dirty" if there were uncommitted changes. `seconds` is the sum, `epochs` the maximum. `items` and
         `tracking_runs` are lists. A value that no record has is None or an empty list.
     """
     records = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}.values()

@@ -80,7 +80,7 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
     assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2
     assert rows["epochs"].tolist() == ["5", "5"]
     assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2
-    assert rows["training images (%)"].tolist() == ["", ""], "not measured"
+    assert rows["training error (%)"].tolist() == ["", ""], "not measured"
 
 
 def test_classes_of_own_images_have_their_names() -> None:
@@ -166,3 +166,16 @@ def test_every_layer_of_every_network_has_a_row(results: Results) -> None:
     assert found["entropy of routing"].tolist() == ["0.700 ± 0.010", "0.500 ± 0.010", "0.300 ± 0.010"]
     assert found["dead types (%)"].tolist() == ["25.0 ± 1.0", "12.5 ± 1.0", "8.3 ± 1.0"]
     assert found["number of types"].tolist() == ["4 ± 0", "4 ± 0", "5 ± 0"]
+
+
+def test_every_public_curve_has_a_source_and_values_that_can_be() -> None:
+    curves = images_seen.load_public_curves()
+    assert len({curve.name for curve in curves}) == len(curves) >= 10
+    for curve in curves:
+        assert any(word in curve.source for word in ("github.com/", "arXiv:")), curve.name
+        images, errors = zip(*curve.points, strict=True)
+        assert list(images) == sorted(images)
+        assert 0.1 <= images[0] <= images[-1] <= 200
+        assert list(errors) == sorted(errors, reverse=True), "the last is the lowest"
+        assert 0.5 < errors[-1] <= errors[0] < 80, "five classes: a guess is wrong in 80 %"
+        assert curve.read in ("printed", "log") or (curve.read == images_seen.OFF_A_PLOT and curve.note)

@@ -3,16 +3,18 @@ The number of images seen is the number of epochs times the number of training i
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+import yaml
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, FAINT, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
-from pipeline.results.claims import OFF_A_PLOT, PublicCurve, load_public_curves
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, training_behind, with_training
@@ -20,6 +22,7 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Their test images show other objects than their training images."""
+OFF_A_PLOT = "read off a plot"
 _BEST = 3
 """How many of our runs are drawn because they have the lowest errors. Two runs are drawn whatever their errors: the run
 that answers the claim about the paper's best network, and the run with the authors' settings."""
@@ -31,6 +34,34 @@ _PLACES: dict[str, tuple[float, float, str]] = {
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
 """Where to put names that would otherwise cover a line: offset from the marker in points, and horizontal alignment."""
+
+
+@dataclass(frozen=True)
+class PublicCurve:
+    """Published test errors of one network, at one or more points in its training.
+
+    Attributes:
+        name: short name, the label in figures.
+        source: the paper, code repository or both that give the errors, and where in them the errors are.
+        parameters: number of the network's parameters; None where the source does not give it.
+        iterations: number of routing iterations; None where the source does not give it.
+        read: where the points come from: "printed" (numbers in a text), "log" (a training's log) or `OFF_A_PLOT`.
+        points: pairs (millions of images seen, test error in percent). An image counts again in each epoch.
+    """
+
+    name: str
+    source: str
+    parameters: int | None
+    iterations: int | None
+    read: str
+    points: list[tuple[float, float]]
+    note: str = ""
+
+
+def load_public_curves() -> list[PublicCurve]:
+    """The curves, in the order of `public_curves.yaml`."""
+    rows = yaml.safe_load(Path(__file__).with_name("public_curves.yaml").read_text(encoding="utf-8"))
+    return [PublicCurve(**row) for row in rows]
 
 
 class Seen(NamedTuple):
@@ -83,10 +114,10 @@ def draw(results: Results) -> Iterator[Drawing]:
         "matrix-images-seen",
         "svg",
         "Test errors on smallNORB against images seen in training",
-        f"Colours show our runs with the lowest errors on {dataset_label(records)}, the best network of the paper's "
-        "Table 1, and a network trained with the authors' settings. Markers are errors on all test images after "
+        f"Colours show our runs with the lowest errors on {dataset_label(records)}, our run of the paper's best "
+        "network (Table 1), and one with the authors' settings. Markers are errors on all test images after "
         "training, bars are one sd over seeds, and lines are errors on some test images during training. Grey shows "
-        "errors that others published on the original files; pipeline/results/public_curves.yaml names their sources "
+        "errors that others published on the original files; public_curves.yaml names their sources "
         "and recipes, which differ. Errors at open markers are estimated from plots.",
         "Test error against the number of images seen, on logarithmic axes, with a coloured marker for each of our "
         "runs and a grey line or marker for each public implementation.",

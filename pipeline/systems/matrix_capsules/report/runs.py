@@ -239,7 +239,7 @@ def _recipes(results: Results) -> list[Table]:
     heads = {
         "new": ("error, new objects (%)", 1),
         "known": ("error, known objects (%)", 1),
-        "train": ("training images (%)", 1),
+        "train": ("training error (%)", 1),
     }
     rows: list[Row] = []
     for study, numbers in results.executed("recipe"):
@@ -253,13 +253,13 @@ def _recipes(results: Results) -> list[Table]:
             rows.append((keys, cells(numbers, heads, "condition", condition), numbers))
     caption = (
         "Networks trained with some settings of the run changed. New objects: error on the held-out images, after the "
-        "last epoch. Known objects: error after the last epoch on a random share of the other images, which are not "
-        "trained on. Training images: mean error on augmented images in the last epoch; it cannot be compared between "
+        "last epoch. Known objects: error after the last epoch on the random share of other images that is not "
+        "trained on. Training error: mean error on augmented images in the last epoch; it cannot be compared between "
         "conditions with different augmentation or mixup. Each seed and each held-out value has its own network, which "
         "counts as a seed. No test images are used."
     )
     head = ["run", "condition", "changed", "held out", "epochs"]
-    return measured_table("matrix-recipe", "Held-out error after changes of training", caption, head, heads, rows)
+    return measured_table("matrix-recipe", "Held-out error after changes in training", caption, head, heads, rows)
 
 
 def _viewpoints(results: Results) -> list[Table]:

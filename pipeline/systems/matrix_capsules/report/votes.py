@@ -68,7 +68,7 @@ def draw(results: Results) -> Iterator[Drawing]:
             "Histograms of the distances of votes to the pose of each class capsule, in each routing iteration (Figure "
             "2 of document 004). The weight of a vote is its assigned share times its child's activation. Votes for "
             "the correct class (blue) should come closer and gain weight; other votes should lose weight. Orange: the "
-            "predicted class of a misclassified image. Heights are relative to the highest bin of an image. Axes end "
+            "predicted class of a misclassified image. Heights are relative to each image's highest bin. Axes end "
             f"where {100 * _SHOWN:.0f} % of the histograms' weight is shown.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes in "
             f"{arrays['counts'].shape[1]} iterations.",
