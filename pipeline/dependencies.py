@@ -79,7 +79,7 @@ class Graph:
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in `values` that an item depends on, directly or through items whose outputs it reads. They
-        are nested like `values`, and do not include `device`. If the item has `axes`, they are under the key `item`.
+        are nested like `values`, and do not include `device`. The item's `axes`, if any, are under the key `item`.
         """
         item = self.item(stage, name)
         reached, waiting = {item.label: item}, [item]

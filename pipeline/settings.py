@@ -23,9 +23,9 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that was added after some results were made. The code that made them did what
-    the present code does with the value `default`. Records leave out a setting with this value, so that these results
-    do not become stale.
+    """A pydantic field for a setting that was added after some results were made. With the value `default`, the
+    present code does what the code did then. Records leave out a setting with this value, so that these results do
+    not become stale.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 
@@ -58,7 +58,7 @@ def check_once(values: list[Any]) -> list[Any]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. Raises `ValueError` if two are equal to six digits, as in names of results."""
+    """Return the angles unchanged. Raises `ValueError` if two have the same name in results (six digits)."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-Of rendered toys, only the images in the split are stored. Other data sets can also have images that are not in it.
+The data set `toys` stores only the images in the split. Other data sets can store images outside the split, too.
 """
 
 import zipfile

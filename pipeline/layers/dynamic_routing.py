@@ -5,7 +5,7 @@ Shapes: B images, m capsules of d numbers, and n capsules of D numbers in the la
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on so few images
 at a time that their votes fit in the cache. The backward pass computes votes again instead of storing them. The
-gradient with respect to votes is a sum over iterations. It is computed as one matrix product, which stores no terms.
+gradient with respect to votes is a sum over iterations. One matrix product computes it, without storing its terms.
 """
 
 import torch
@@ -95,9 +95,9 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     """Gradient `[B, n, m, D]` with respect to votes, from `gradient [B, n, D]` with respect to the last weighted sums.
 
-    Let i be a capsule that votes. From logits a, an iteration computes weights c by a softmax over the capsules above,
-    and for each of these s = sum_i c_i votes_i and v = squash(s). It then adds the scalar product of votes_i and v to
-    a_i. Let dx be the gradient with respect to x. In each iteration, dvotes_i gets c_i ds from s, and da_i v from a_i.
+    Let i be a capsule that votes. From logits a, an iteration computes weights c, the softmax over the capsules above.
+    Each of these has s = sum_i c_i votes_i and v = squash(s). The iteration then adds the scalar product of votes_i
+    and v to a_i. Let dx be the gradient for x: each iteration adds c_i ds (via s) and da_i v (via a_i) to dvotes_i.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):

@@ -25,15 +25,15 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer. Three are errors: the layer's numbers on moved images are predicted by theory (`OWN`), by a
-fitted linear map (`FITTED`), or are predicted not to change (`INVARIANCE`). `RESAMPLING` is the change of the
-layer's numbers if an image is moved and then moved back.
+"""Measures of a layer. Three are errors of predicting the layer's numbers on moved images: by theory (`OWN`), by a
+fitted linear map (`FITTED`), or as unchanged (`INVARIANCE`). `RESAMPLING` is the change of the layer's numbers if an
+image is moved and then moved back.
 """
 TRAINED, UNTRAINED, DERIVATIVE, WITHIN = "trained", "untrained", "derivative", "within_classes"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
-"""Angles of the viewpoint, which vary in photographs of toys. A step goes from one value of an angle to the next."""
+"""Angles of the viewpoint, which vary in photographs of toys. A step changes one angle to its next value."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Names of the capsule systems that have layers of poses. These layers should be equivariant."""
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "moved and back"}
@@ -56,7 +56,7 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     """The mean error of a trained layer: over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
     Errors are divided by the sd within classes. If they were divided by the sd over all images, they would be small for
-    any layer that depends on little but the class. The result's standard error is the mean of the standard errors,
+    any layer that depends mostly on the class. The result's standard error is the mean of the standard errors,
     because all errors are on the same images: averaging does not reduce their common noise.
     """
     place = (TRAINED, layer, measure)
@@ -77,7 +77,7 @@ class Followed:
 
     Attributes:
         measure: what predicts the layer on moved images: theory (`OWN`) or, if there is none, a fitted map (`FITTED`).
-        error: the error of this prediction; None if the layer is constant, or an older result has no such errors.
+        error: the error of this prediction; None if the layer is constant, or the result is too old to contain it.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
 
@@ -104,7 +104,7 @@ class Followed:
 
     def __str__(self) -> str:
         if self.error is None:
-            return f"{self.run}, {self.name}: no error"
+            return f"{self.run}, {self.name}: error unknown"
         return f"{self.run}, {self.words}: {as_text(self.error)} (invariance error {as_text(self.stays)})"
 
 
@@ -122,7 +122,7 @@ def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
 
 
 def best_of(item: str, numbers: Numbers | None) -> Followed | None:
-    """The layer from `layers_of` whose prediction has the smallest error; None if no layer has an error."""
+    """The layer from `layers_of` whose prediction has the smallest error; None if no error was measured."""
     measured = ((layer.error.mean, layer) for layer in layers_of(item, numbers) if layer.error)
     return min(measured, key=lambda each: each[0], default=(0.0, None))[1]
 
@@ -204,9 +204,9 @@ def draw(results: Results) -> Iterator[Drawing]:
         "png",
         "Equivariance errors of the best layer of each run",
         "For each run, the layer with the smallest error under rotations, shifts, scales and shears, relative to the "
-        "sd of the layer's numbers within classes: a prediction of the class's mean has error 1. Filled marks: the "
-        "layer is predicted by theory, or by a map fitted to training images (an easier test). Bars are two standard "
-        "errors. Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
+        "sd of the layer's numbers within classes: predicting each class's mean gives error 1. Filled marks: the layer "
+        "is predicted by theory, or by a map fitted to training images (an easier test). Bars are two standard errors. "
+        "Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
         f"A row for each of {', '.join(layer.run for layer in best)}, with a filled and an open mark.",
         [record for layer in best for record in layer.numbers.records],
         partial(summary, best),
@@ -235,7 +235,7 @@ def summary(best: list[Followed]) -> Figure:
     axes.set_ylim(len(best) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("error / sd within classes (filled: predicted change, open: predicted no change)")
+    axes.set_xlabel("error / sd within classes (filled: theory or map, open: predicted not to change)")
     return figure
 
 
@@ -274,15 +274,15 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
                     rows.append((keys, found, numbers))
     caption = (
         "Root mean square errors of predictions of a layer's numbers on moved test images, relative to the sd of these "
-        "numbers over images. The numbers are predicted by theory, by a linear map fitted to training images, or not "
-        "to change (invariance). A prediction of the mean has error 1. Magnitudes are degrees, pixels to the right, "
-        "factors of scale, and multiples of y added to x. Moved and back: change of the numbers if an image is moved "
-        "and moved back. Derivatives: errors of Lie derivatives, per 1 degree, 1 pixel, 1 % of scale and a shear of "
-        "0.01. Pixels, moments and quarter turns are controls: their equivariance is known. They are measured on "
-        "images as the first run on the data sees them. Errors by theory come from resampling, from the edges of crops "
-        "and, for moments, from crops whose lighter and darker content nearly cancels. sd: over images, in percent of "
-        "the root mean square; a layer with less than 0.1 % counts as constant and has no errors. Dimensions: "
-        "effective number of directions in which the numbers vary."
+        "numbers over images. Predictions are by theory, by a linear map fitted to training images, or that nothing "
+        "changes (invariance). Predicting the mean gives error 1. Magnitudes: degrees of rotation, pixels to the "
+        "right, factor of scale, and the m of a shear from x to x + m y. Moved and back: change of the numbers if an "
+        "image is moved and moved back. Derivatives: errors of predicted Lie derivatives (changes per degree, pixel, "
+        "1 % of scale and 0.01 of shear). Pixels, moments and quarter turns (a network) are controls of known "
+        "equivariance. Their images are cropped as for the first run on the data. Their errors by theory come from "
+        "resampling, from the edges of crops and, for moments, from pixels minus background that sum to almost 0. sd: "
+        "over images, in percent of the root mean square; for layers below 0.1 %, which count as constant, no errors "
+        "are given. Dimensions: effective number of directions in which the numbers vary."
     )
     keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
     title = "Equivariance and invariance, system by system"
@@ -307,9 +307,9 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
     caption = (
         "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light. "
         "The first columns are relative to the sd of the numbers over images, the others to their sd within classes. "
-        "The numbers are predicted by one matrix that multiplies all poses, by a linear map, or not to change "
-        "(invariance). Matrix and map are fitted to some of the test toys, and tested on the others. If an "
-        "invariance error is small over images, but large within classes, the numbers depend on little but the class."
+        "Predictions are by one matrix that multiplies every pose, by a linear map of all numbers, or that nothing "
+        "changes (invariance). Matrix and map are fitted to some of the test toys, and tested on the others. If an "
+        "invariance error is small over images but large within classes, the numbers depend mostly on the class."
     )
     title, keys = "Errors of predictions from one viewpoint to the next", ["run", "layer", "step"]
     heads = {f"{kind}_{measure}": (f"{kinds[kind]}{measures[measure]}", 2) for kind, measure in columns}
@@ -317,7 +317,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Pairs (family, magnitude): for "quarter turns", all that theory predicts; else each family's middle magnitude."""
+    """Pairs (family, magnitude): for "quarter turns", all with an `OWN` error; else each family's middle magnitude."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

@@ -205,7 +205,7 @@ def build(results: Results) -> list[Table]:
         "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
         "data. A model that learned without labels is tested by a linear probe (see: classified by); (probe) marks "
         "probes on a network that is itself a classifier. 1, 10, 100 % of images: trained again on this share, mostly "
-        "for fewer steps. Rotated, warped: probes are fitted again to rotated or warped images, except the probe of "
+        "for fewer steps. Rotated, warped: tests use such images; so do fits of probes, except the probe of "
         "upright images. Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching "
         "of clusters to classes. Novel viewpoints: trained again on familiar viewpoints only, possibly of another data "
         "set; errors are means over the last ten epochs. FGSM, BIM: attacks that change pixels by at most 0.1. "

@@ -47,10 +47,10 @@ def draw(results: Results) -> Iterator[Drawing]:
             "png",
             f"Routing after each iteration, {study}",
             "Parts are assigned to classes: equally at first, then by how well their votes fit the class capsules. A "
-            "square shows all parts at a position. Larger squares are more active, brighter squares are assigned more "
-            "to the map's class. Labels on the left give the most active class and its activation. An orange edge: the "
-            "correct class. The page's film also gives the activation of each class capsule, and the spread of its "
-            f"votes around their mean. The network runs {film.used} iterations: iteration 1 has equal shares, each "
+            "square shows all parts at a position: larger if they are more active, brighter if assigned more to the "
+            "map's class. Labels on the left give the most active class and its activation. An orange edge marks the "
+            "correct class. The page's film also gives each class capsule's activation, and the spread of the votes "
+            f"for it around their mean. The network runs {film.used} iterations: iteration 1 has equal shares, each "
             "later iteration follows an update of the shares. Share of all assignments that moves to another class: "
             f"{words}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
@@ -80,16 +80,16 @@ def build(results: Results) -> list[Table]:
             layers.append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
     of_iterations = (
         "Test error if routing ended after the iteration; share of all assignments that moved to another class since "
-        "the previous iteration; activations of class capsules, and spreads of their votes, as means over images. A "
-        "spread is the root mean square distance of votes to their mean. The weight of a vote is its part's activation "
-        "times the assigned share of the part. Iteration 1 has equal shares; each later iteration follows an update of "
-        "the shares. Iterations beyond the network's own continue after its last one, with the same votes."
+        "the previous iteration; activations of class capsules, and spreads of the votes for them, as means over "
+        "images. A spread is the root mean square distance of votes to their mean. The weight of a vote is its part's "
+        "activation times the assigned share of the part. Iteration 1 has equal shares; each later iteration follows "
+        "an update of the shares. Iterations beyond the network's own follow its last one, with the same votes."
     )
     of_layers = (
         "Entropy of routing: how evenly capsules below are shared by those of the layer, from 0 (each goes to one, as "
-        "in a tree) to 1 (equally), as a mean weighted by activations. Dead types: types whose activation is at most "
-        "0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, averaged "
-        'over types. The layer named "1 below" is the one below the class capsules.'
+        "in a tree) to 1 (equally), as a mean weighted by activations. Dead types: capsule types whose activation is "
+        "at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, "
+        'averaged over types. "1 below" is the layer below the class capsules.'
     )
     steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
     return [

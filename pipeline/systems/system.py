@@ -24,8 +24,8 @@ class System:
             settings of a model, and the side of the square images that the model sees, in pixels.
         swept: whether the study `sweep` (training on rotations up to an angle) can train the system.
         capsules: whether the system's layers are capsules.
-        layers: for each layer that should be equivariant, by name, the map that predicts its values for a moved image:
-            "own" is the map that theory gives, "fitted" is a linear map that is fitted to data.
+        layers: for each layer that should be equivariant, its name and what predicts its values for a moved image:
+            "own" (the map that theory gives) or "fitted" (a linear map that is fitted to data).
     """
 
     name: str

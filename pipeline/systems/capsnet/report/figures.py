@@ -54,8 +54,8 @@ def draw(results: Results) -> Iterator[Drawing]:
             "svg",
             f"CapsNet's loss with and without routing, {dataset}",
             "Lines are means over seeds. Figure 2 of document 001 shows losses on test images. Here, shifted "
-            "validation images take their place. Losses with and without reconstruction differ by the term for "
-            "reconstruction, which is small if its weight is small.",
+            "validation images take their place. Losses with reconstruction include a term for it. This term is small "
+            "if its weight is small.",
             "Training and validation loss against the epoch, with and without routing and reconstruction.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
@@ -146,10 +146,10 @@ def build(results: Results) -> list[Table]:
         "active, 0 if all have the same length. Silent: images without an active capsule; index, entropy and effective "
         "capsules leave these images out. Effective capsules: exp of the entropy, the number of equally long capsules "
         "with this entropy. Saturated: capsules longer than 0.9. `forward` is the forward pass of all test images, "
-        "`start` that of the images used in inference. Other conditions are after inference, which lowers an energy. "
-        "Names give class capsules (predicted from below, or free: inferred, too), label (clamped, or free: unused), "
+        "`start` that of images used in inference. Other conditions are after inference, which lowers an energy. Their "
+        "names give class capsules (predicted from below, or free: inferred, too), label (clamped, or free: unused), "
         "penalty, weight, and `unrectified` without the first layer's ReLU. Correct: the class's capsule is longest. "
-        "Last fall of energy: fall in the last tenth of the steps, in percent of the energy before."
+        "Last fall of energy: in the last tenth of the steps, in percent of the energy before."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)

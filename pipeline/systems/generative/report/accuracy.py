@@ -200,8 +200,8 @@ def draw(results: Results) -> Iterator[Drawing]:
             "Probe accuracy against rotation",
             group,
             [found[run] for run in group],
-            "Test images are rotated or warped affinely. Left: the probe is refit on training images warped like test "
-            f"images. Right: it is fit on clean images only. Open markers, if any: Table 1, {LABELS['mnist']}.",
+            "Test images are rotated or warped affinely. Left: the probe is refitted to training images warped like "
+            f"them. Right: it is fitted to clean images only. Open markers, if any: Table 1, {LABELS['mnist']}.",
             "range of rotation of the test images, or affine warps",
             {
                 title: {name: accuracies(numbers, name, protocol) for name, numbers in drawn.items()}
@@ -244,7 +244,7 @@ def _drawing(
     return Drawing(
         f"{name}-{group[0]}",
         "svg",
-        f"{title}, {' and '.join(group)}",
+        f"{title}: {', '.join(group)}",
         f"Accuracy of a linear probe on {dataset_label(records)}. t0: presences of the capsules' objects; A0: poses of "
         f"the objects. {words} Error bars: one sd over seeds, if there are several.",
         f"Accuracy against the {x}, with a line for each of these features: {kinds}.",
@@ -294,8 +294,8 @@ def build(results: Results) -> list[Table]:
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "
-        "refit: the probe is fit again on training images warped like the test images; the paper's capsule rows agree "
-        "with this protocol. Probe fixed: the probe is fit on clean images only. All features are standardised, t0 as "
+        "refit: it is fitted again to training images warped like the test images; the paper's capsule rows agree "
+        "with this protocol. Probe fixed: it is fitted to clean images only. All features are standardised, t0 as "
         "log odds. Standardising enlarges small differences of log odds, which a sample that is 0 or 1 does not show."
     )
     for group in groups(results.evidence.generative.table_1, found):
@@ -308,7 +308,7 @@ def build(results: Results) -> list[Table]:
                 rows += [([run, name_of(name), source], row, found[run]) for source, row in sources.items() if row]
         heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
         rows = [(keys, dict.fromkeys(heads) | dict(row), numbers) for keys, row, numbers in rows]
-        title = f"Probe accuracy against rotation: {' and '.join(group)}"
+        title = f"Probe accuracy against rotation: {', '.join(group)}"
         table = measured_table(f"table1-{group[0]}", title, caption, ["run", "features", "source"], heads, rows)
         table[0].data.loc[table[0].data["source"] == PAPER, ["dataset", "tracking_run"]] = [LABELS["mnist"], ""]
         tables += table

@@ -125,11 +125,11 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         f"turning-{study}",
         "png",
         f"A digit rotated through 360 degrees, {study}",
-        "The encoder sees one picture at a time. If it found the same parts in a rotated digit, the frames of parts "
-        "would rotate with the digit, and presences and colours would not change. In the paper's Figure 5 they change. "
-        "In the page's film, each part has a frame, the outline of its template. The more present the part is, the "
-        "stronger is its frame. The thick edge is the template's top.",
-        "A digit rotated step by step, with its reconstruction and its parts, in one colour each, below.",
+        "The encoder sees one picture at a time. If it found the same parts in a rotated digit, parts would rotate "
+        "with the digit, and presences and colours would not change. In the paper's Figure 5, the parts' arrangement "
+        "changes. In the page's film, each part has a frame, the outline of its template. The more present the part, "
+        "the stronger its frame. The thick edge is the template's top.",
+        "A digit rotated step by step. Below, its reconstruction and its parts, each part in one colour.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
         film=turning(arrays["angles"], strips, *tracks),
@@ -156,7 +156,7 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
         "objects": (
             f"What the objects of {run} explain",
             "An object owns the images of which it explains more parts than any other object. Of "
-            f"{len(arrays['object_classes'])} objects, {owned} own images. Each column shows one of these: the mean of "
+            f"{len(arrays['object_classes'])} objects, {owned} own images. Each column shows an object: the mean of "
             "its images, and the mean of the parts that it explains in them. If an object is an arrangement of "
             "strokes, its mean image is sharp, and most of its images are of one class.",
             "Two rows of pictures, with a column for each object that owns images, its most common class above it.",
@@ -176,7 +176,7 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
     percent = [[f"{100 * share:.0f}" if share >= 0.01 else "<1" for share in each] for each in shares]
     headings = ["\n".join([str(classes[i].argmax()), *each]) for i, each in zip(order, percent, strict=True)]
     rows = [(f"mean of {name}", arrays[f"object_{name}"][order]) for name in ("images", "parts")]
-    names = "most common class\nits share of object's images (%)\nobject's share of all images (%)"
+    names = "most common class\nits % of the object's images\nthe object's % of all images"
     return pictures.image_rows(rows, headings, names)
 
 
@@ -195,8 +195,8 @@ def _part_use(results: Results, sweep: Sweep) -> Iterator[Drawing]:
         f"part-use-{sweep.run}",
         "png",
         f"Part use with narrow and with wide rotations, {sweep.run}",
-        "In the paper's Figure 7, the same part draws the same stroke of every digit if rotations in training and test "
-        "are narrow. If they are wide, different parts draw it. The number below each range is the consistency: 1 if a "
+        "In the paper's Figure 7, a stroke is drawn by the same part in every digit if rotations in training and test "
+        "are narrow, and by different parts if they are wide. The number below each range is the consistency: 1 if a "
         "stroke always has the same part, 0 if parts agree only by chance. The claim about this figure tells whether "
         "the training or the test makes the difference.",
         "Digits of one class. Below, their reconstructions by a model trained on narrow and a model trained on wide "

@@ -185,8 +185,8 @@ def draw(results: Results) -> Iterator[Drawing]:
                 f"reconstructions-{study}",
                 "png",
                 f"Reconstructions before and after test-time optimisation, {study}",
-                "If the encoder reconstructs a rotated digit badly, optimisation that starts there should improve the "
-                f"image (as in the paper's Figure 3). Engine (optimiser): {numbers.settings.optimise[study].chosen}.",
+                "If the encoder reconstructs a rotated digit badly, optimising its posterior should give a better "
+                f"picture (as in the paper's Figure 3). Engine (optimiser): {numbers.settings.optimise[study].chosen}.",
                 "A digit rotated step by step. Below, its reconstructions by the encoder and after optimisation, "
                 "then the parts of both reconstructions in colour.",
                 numbers.records,
@@ -256,7 +256,7 @@ def optimisation(results: Results) -> list[Table]:
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
         "Optimisation of each image's posterior, on images rotated within ±angle degrees. Before: encoder's output. "
-        "Evaluations: of the gradient, per image, before the last optimisation of objects alone (about a tenth more). "
+        "Evaluations: of the gradient, per image, without those for objects alone (about a tenth more). "
         "Seconds: for all images. Bound: per image. Pixel error: squared, summed over an image. The fixed probe on t0 "
         "is fitted to the encoder's output for clean images. The refit probe is fitted to training images that are "
         "rotated like the test images: to the encoder's output (before), or to optimised posteriors (after)."
@@ -285,7 +285,7 @@ def posterior(results: Results) -> list[Table]:
         "number of samples): in nats per test image. Probes are refit and tested on clean images. `delta`: Gaussians "
         "around delta poses, with sds chosen on validation images. `control`: as `delta`, after further training with "
         "delta poses. `refined`: after further training with Gaussian poses. `scratch`: an encoder trained together "
-        "with a new generative model. So only its normalised ELBO can be compared with the other encoders'. "
-        "The document's density of poses integrates to less than 1, which lowers the other bounds."
+        "with a new generative model. The document's density of poses integrates to less than 1, which lowers ELBO "
+        "and IWAE bound. So compare `scratch` with the others by normalised ELBOs only."
     )
     return measured_table("posterior", "Full posterior over poses", caption, ["study", "guide", "samples"], heads, rows)

@@ -97,14 +97,14 @@ def build(results: Results) -> list[Table]:
             add(numbers, settings.run, settings.epochs, changed, cells(numbers, _HEADS, "value", value))
     caption = (
         "How much presences of objects depend on the test image, in runs and in shorter runs with changed settings. "
-        "Numbers of epochs are given as for the full run. In studies of one number, a changed floor of pose sds scales "
+        "Epochs in `changed` are as for the full run. In studies of one setting, a changed floor of pose sds scales "
         "the initial sd and that of absent parts, too, and a changed temperature scales both temperatures. Probe: "
         "accuracy of refit probes on a sample of t0 (binary or relaxed), on log odds, and on log odds and the mean of "
-        "A0. Only a rounded sample hides the log odds. I(t0; x): mutual information of t0 and the image "
+        "A0. Only a binary sample hides the log odds. I(t0; x): mutual information of t0 and the image "
         f"(distinguishing ten classes takes {math.log(10):.1f}). Sum over objects: an upper bound of I(t0; x). SCAE "
         "does not sample presences, so the sum takes them as probabilities. Information and KL are in nats. KLs to "
         "different priors cannot be compared. Pixel error: squared, summed over an image. Silent: I(t0; x) is below "
-        f"{SILENT_NATS:g}, or a probe on rounded samples is at most {NEAR_CHANCE:g} points above chance, but a probe "
+        f"{SILENT_NATS:g}, or a probe on binary samples is at most {NEAR_CHANCE:g} points above chance, but a probe "
         f"on log odds at least {READABLE:g} points above chance."
     )
     keys = ["run", "epochs", "changed", "presences"]

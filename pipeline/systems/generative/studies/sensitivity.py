@@ -36,7 +36,7 @@ class SensitivityParams(Section):
 
 SETTINGS = SensitivityParams
 ONE_SECTION = True
-"""The section of `params.yaml` is one study. Its items are the hyperparameters, which share the other settings."""
+"""All items share the settings of the section. Each item is a hyperparameter."""
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:

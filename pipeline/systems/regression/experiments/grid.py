@@ -34,14 +34,14 @@ from pipeline.systems.regression.settings import Decision, GridStudy
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models: `PLANE` in Figures 2-3, `SHOWN` in Figure 4."""
 PROBABILISTIC = "logistic-regression"
-"""The only baseline whose calibration is measured. Others give shares of votes as probabilities, or give none."""
+"""The only baseline whose calibration is measured. Others count trees or neighbours, or give no probabilities."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """Fit each architecture in each size, and each baseline. Each has a row: errors, seconds and measured calibration.
+    """Fit each architecture in each size, and each baseline. Each has a row: errors, seconds, calibration if measured.
 
     `apart_smaller` compares the row's model with the next smaller size. `apart_fewer` compares it with the architecture
     that has the next smaller number of capsules. Each is the share of test images that exactly one of the two models
@@ -94,7 +94,7 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
     classes `y [n]`, and are assigned to the classes `decided [n]`.
 
     Returns:
-        `test_log_loss`, the mean of -log P(y | x) in nats; `ece` and `ece_by_chance`, as shares.
+        `test_log_loss`, the mean of -log P(y | x) in nats; `ece` and `ece_by_chance`, from 0 to 1.
     """
     rows = np.arange(len(y))
     confidence = probabilities[rows, decided]
@@ -117,7 +117,7 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: prior means `[n, m, d]` for weights `W [m, d, p]`. An input's m d numbers are scaled to norm 1."""
+    """Equation 29: prior means `[n, m, d]` for weights `W [m, d, p]`. All means of an input together have norm 1."""
     means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
@@ -137,8 +137,8 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Means of the radius, the length of a squashed vector: `own` in the capsules of the images' classes, `others` in
-    all other capsules. `largest` is the share of capsules whose mean radius is largest for images of their own class.
+    """Mean radii (lengths of squashed vectors): `own` in the capsules of the images' classes, `others` in all other
+    capsules. `largest` is the share of capsules whose mean radius is largest for images of their own class.
     """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]

@@ -134,7 +134,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 "svg",
                 f"Random starts and the subspace start, {name}",
                 f"The lowest training error in any iteration, from each of {study.settings.seeds} random starts for "
-                "each sd of initial weights. Errors below the dashed line are lower than from the subspace start "
+                "each sd of initial weights. The dashed line is the lowest error from the subspace start "
                 f"({dataset_label(records)}; the paper's Figure 8).",
                 "A point for each random start, by its sd, and a dashed line for the subspace start.",
                 records,
@@ -163,7 +163,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 f"Squashed vectors of capsules of size 2, {name}",
                 "A panel for each class. Test images of the class (blue) should lie near the unit circle, other images "
                 f"(grey) near its centre ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the "
-                "image of the class that is nearest to the circle.",
+                "class's image nearest to the circle.",
                 f"{len(arrays['confident'])} scatter plots within unit circles, points of the panel's class in blue.",
                 records,
                 partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"]),
@@ -173,7 +173,7 @@ def draw(results: Results) -> Iterator[Drawing]:
                 f"prototypes-{name}",
                 "png",
                 f"Prototypes of the elements of capsules of size 8, {name}",
-                "For each element of a class's capsule, the training image of the class with the strongest response. "
+                "For each element of a class's capsule, the class's training image with the strongest response. "
                 "Different elements respond to different appearances (the paper's Figure 4).",
                 "A row of images for each class, one image per element of its capsule.",
                 records,
