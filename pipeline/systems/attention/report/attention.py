@@ -223,8 +223,8 @@ def draw(results: Results) -> Iterator[Drawing]:
             "Parents found by inversion and by routing",
             f"Percentage of parts whose parent a method finds, on {dataset_label(records)}. Panels differ in the sd of "
             "parts around their predicted poses. Inversion uses the model that makes the scenes, but is not told which "
-            "objects a scene has. Cues tell it directions to parts. Error bars: one standard error over scenes. Long "
-            f'dynamic routing has {long}. "True poses" is given the objects in a scene and their poses.',
+            "objects a scene has. With cues, it is told directions to parts. Error bars: one standard error over "
+            f'scenes. Long dynamic routing has {long}. "True poses" is given the objects in a scene and their poses.',
             "Percentage of parents found against the number of objects: a line per method, a panel per sd of parts.",
             records,
             partial(parents_found, table),
