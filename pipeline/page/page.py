@@ -166,7 +166,7 @@ def _cards(
                 "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
                 "tolerance": _tolerance(claim),
                 "own": _cell(row, claim, profile),
-                "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
+                "why": ": ".join(reason) if reason else "",
                 "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
                 "others": [_cell(found, claim, name) for name, found in beside.items()],
                 "dataset": row["dataset"] or "",

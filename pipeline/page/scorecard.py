@@ -47,7 +47,7 @@ from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES
 from pipeline.results.provenance import dataset_label, item_name, merged_provenance, unique
-from pipeline.results.reading import Results
+from pipeline.results.reading import NotMeasuredError, Results
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "not tested", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -142,14 +142,22 @@ def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
     return sorted(remarks, key=lambda each: KINDS.index(each.kind))
 
 
-def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
+def _measured(measure: Measure, results: Results) -> tuple[Finding | None, str]:
+    """The finding of `measure` and an empty text, or None and the reason why nothing was measured."""
+    try:
+        return measure(results), ""
+    except NotMeasuredError as error:
+        return None, str(error)
+
+
+def _why(judged: Verdict, remarks: Sequence[Remark], missing: str) -> tuple[str, str] | None:
     """The kind and the text of one possible cause of a disagreement with the document (for the rules, see the module).
-    None if the verdict is "within" or "holds". If the verdict is "not run", the kind is "not run", too.
+    None if the verdict is "within" or "holds". If it is "not run", the kind is "not run", too, and the text `missing`.
     """
     if judged in ("within", "holds"):
         return None
     if judged == "not run":
-        return "not run", "a result is missing, or a draft"
+        return "not run", missing
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
     # For a better number, a smaller budget is the least likely cause, so it comes last.
@@ -192,11 +200,11 @@ def build_scorecard(
     answering = replace(results, drafts=drafts)
     rows = []
     for claim in claims:
-        measure = measures.get(claim.id)
-        finding = measure(answering) if measure else None
+        finding, missing = _measured(measures[claim.id], answering)
         notes = _notes(claim, finding) if finding else []
-        if not drafts and measure and (finding is None or any(record.get("dirty") for record in finding.records)):
-            finding, draft = None, finding or measure(results)
+        if not drafts and (finding is None or any(record.get("dirty") for record in finding.records)):
+            draft = finding or _measured(measures[claim.id], results)[0]
+            finding, missing = None, "it rests on a draft" if draft else missing
             notes = [_draft_note(claim, draft)] if draft else []
         records, remarks, ours = (finding.records, finding.remarks, finding.ours) if finding else ([], [], None)
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
@@ -212,7 +220,7 @@ def build_scorecard(
                 ours={"value": ours.mean, "sd": ours.sd, "n": ours.n, **marked} if ours else None,
                 verdict=verdict,
                 judged=judged,
-                why=reason or _why(judged, remarks),
+                why=reason or _why(judged, remarks, missing),
                 dataset=dataset_label(records) if finding else None,
                 remarks=[str(remark) for remark in remarks],
                 notes=notes,

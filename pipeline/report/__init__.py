@@ -23,8 +23,8 @@ from typing import Any
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.table import Table
-from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import NotMeasuredError, Results
+from pipeline.results.findings import Measure
+from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
 
@@ -62,16 +62,5 @@ def code_of(function: Callable[..., object]) -> str:
 
 
 def measures() -> dict[str, Measure]:
-    """The functions that measure claims, by the claim's id. They return None if a result is missing."""
-    return {
-        claim: partial(_finding, measure)
-        for module, _ in modules("MEASURES")
-        for claim, measure in module.MEASURES.items()
-    }
-
-
-def _finding(measure: Measure, results: Results) -> Finding | None:
-    try:
-        return measure(results)
-    except NotMeasuredError:
-        return None
+    """The functions that measure claims, by the claim's id."""
+    return {claim: measure for module, _ in modules("MEASURES") for claim, measure in module.MEASURES.items()}

@@ -98,11 +98,11 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, d
     return run, numbers, length, parameters, by_images
 
 
-def capsules_need_less(results: Results) -> Finding | None:
+def capsules_need_less(results: Results) -> Finding:
     """Divide the capsules' test error by the CNN's at each number of training images that both have. Our number is the
     largest ratio. The claim holds if the capsules have fewer parameters and, at each of these numbers, an error that is
-    lower by more than two standard errors of the difference. None if the networks differ in data set or largest number
-    of images, or if fewer than two numbers of images are common to both.
+    lower by more than two standard errors of the difference. Raises `NotMeasuredError` if the networks differ in data
+    set or largest number of images, or if fewer than two numbers of images are common to both.
     """
     (capsules, ours, length, size, errors), (cnn, theirs, cnn_length, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")
@@ -110,7 +110,7 @@ def capsules_need_less(results: Results) -> Finding | None:
     data, shared = ours.dataset_of(capsules), sorted(errors.keys() & cnn_errors.keys())
     alike = dataset_label(ours.records) == dataset_label(theirs.records)
     if not alike or len(shared) < 2 or max(shared) < max(*errors, *cnn_errors):
-        return None
+        raise NotMeasuredError("the two networks differ in data set, or in numbers of training images")
     pairs = [(errors[images], cnn_errors[images]) for images in shared]
     ratios = [our.over(their) for our, their in pairs]
     noise = [math.sqrt(sum(each.variance_of_share(int(data.test)) for each in pair)) for pair in pairs]

@@ -19,7 +19,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
-from pipeline.results.reading import Numbers, Recorded, Results, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 from pipeline.systems import SYSTEMS
 
 DOCUMENT = "003"
@@ -130,13 +130,13 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 # ---- the claim
 
 
-def poses_are_equivariant(results: Results) -> Finding | None:
+def poses_are_equivariant(results: Results) -> Finding:
     """Test Equations 3 to 6 of the document: poses are equivariant.
 
     The error of each layer of poses is divided by that of the best layer of a CNN on the same data. Our number is the
     largest ratio. The claim fails if a layer of poses is not better than the CNN's layer (`better_than`). It holds if
-    all are better, and no system of `POSES` and no CNN is missing. None if no layer was compared, or if all compared
-    layers are better but a system or a CNN is missing.
+    all are better, and no system of `POSES` and no CNN is missing. Raises `NotMeasuredError` if no layer was compared,
+    or if all compared layers are better but a system or a CNN is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -151,11 +151,11 @@ def poses_are_equivariant(results: Results) -> Finding | None:
                 else:
                     alone.append(poses.run)
     if not pairs:
-        return None
+        raise NotMeasuredError("no layer of poses was measured on the same data as a CNN")
     holds = all(poses.better_than(features) for poses, features in pairs)
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
-        return None
+        raise NotMeasuredError(f"a system or a CNN was not measured: {', '.join([*missing, *alone])}")
     # If the claim fails, the remarks are those of the failing pair with the fewest remarks.
     differences = [
         remarks("comparison", "equivariance", {}, _data(poses))

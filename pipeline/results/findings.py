@@ -80,8 +80,8 @@ class Finding:
     learned: Learned | None = None
 
 
-Measure = Callable[[Results], Finding | None]
-"""A function that measures one claim. If a result is missing, it returns None or raises `NotMeasuredError`."""
+Measure = Callable[[Results], Finding]
+"""A function that measures one claim. It raises `NotMeasuredError` if a result is missing."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:

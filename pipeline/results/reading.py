@@ -54,8 +54,13 @@ class ResultError(UserError):
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
 
 
+UNNAMED = "`evidence` in params.yaml names nothing that answers it"
+
+
 class NotMeasuredError(Exception):
-    """A result or a number that a claim needs is missing. The verdict on the claim is then "not run"."""
+    """A result or a number that a claim needs is missing. The verdict on the claim is then "not run", and the message
+    is its reason.
+    """
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class Numbers:
     def needed(self, *keys: str) -> Measured:
         """The same as `measured`, but raises `NotMeasuredError` if the number is missing."""
         if (found := self.measured(*keys)) is None:
-            raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
+            raise NotMeasuredError(f"{self.path.parent.name}/{self.path.stem} has no {'.'.join(keys)}")
         return found
 
     def number(self, *keys: str) -> float | None:
@@ -182,9 +187,10 @@ class Results:
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
         """Return `item`, a name from `evidence`, and its numbers. Raises `NotMeasuredError` if either is None."""
-        numbers = self.numbers(stage, item) if item else None
-        if not item or not numbers:
-            raise NotMeasuredError(f"the evidence of {stage} is missing")
+        if not item:
+            raise NotMeasuredError(UNNAMED)
+        if not (numbers := self.numbers(stage, item)):
+            raise NotMeasuredError(f"{stage}/{item} has no result")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:

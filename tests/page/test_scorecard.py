@@ -14,7 +14,7 @@ from pipeline.page.scorecard import Row, build_scorecard, count_verdicts, judge,
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding, Learned, Measure, Remark
 from pipeline.results.measured import Measured
-from pipeline.results.reading import Results, with_training
+from pipeline.results.reading import NotMeasuredError, Results, with_training
 
 
 def numeric(value: float, sd: float | None = None, better: str = "higher", **more: Any) -> Claim:
@@ -156,13 +156,13 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
         settings = {"runs": runs, "datasets": {"digits": {}}}
         files.numbers(stage, item, {"value": value}, dirty=dirty, settings=settings)
 
-    def measure(found: Results) -> Finding | None:
+    def measure(found: Results) -> Finding:
         """The first item answers."""
         for item, numbers in found.executed("evaluate"):
             value = numbers.number("value")
             assert value is not None
             return Finding(Measured(value, 0.0, 1), with_training(found, numbers, item))
-        return None
+        raise NotMeasuredError("no item has a result")
 
     def row(drafts: bool) -> Row:
         (only,) = build_scorecard([claim], results, {claim.id: measure}, drafts=drafts)
@@ -189,9 +189,14 @@ def test_every_claim_has_a_row_in_order_and_those_on_other_data_are_counted_apar
     claims = [numeric(96, 1), *(STATEMENT.model_copy(update={"id": name}) for name in ("000.y", "001.z"))]
     other = Remark("not the paper's data (MNIST)", "data")
     held = Finding(None, [swept], holds=True, remarks=[other], notes=["a note"])
+
+    def missing(_: Results) -> Finding:
+        raise NotMeasuredError("evaluate/z has no result")
+
     measures: dict[str, Measure] = {
         "000.x": lambda _: Finding(Measured(95.5, 0.4, 5), [trained, probed]),
         "000.y": lambda _: held,
+        "001.z": missing,
     }
     rows = build_scorecard(claims, results, measures)
     assert [row["id"] for row in rows] == ["000.x", "000.y", "001.z"]
@@ -204,7 +209,7 @@ def test_every_claim_has_a_row_in_order_and_those_on_other_data_are_counted_apar
     assert (second["ours"], second["notes"]) == (None, ["a note"])
     assert (second["dataset"], second["remarks"]) == ("digits", [other])
     assert (third["ours"], third["dataset"], third["provenance"]["items"]) == (None, None, [])
-    assert [row["why"] for row in rows] == [None, None, ("not run", "a result is missing, or a draft")]
+    assert [row["why"] for row in rows] == [None, None, ("not run", "evaluate/z has no result")]
     counts = count_verdicts(rows)
     found = {tier: {verdict: count for verdict, count in row.items() if count} for tier, row in counts.items()}
     assert found == {

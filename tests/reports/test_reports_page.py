@@ -126,7 +126,7 @@ def test_a_claim_says_how_to_measure_it_again_why_it_differs_and_what_other_prof
     page = page_of(recorded(full.results, params), params, scorecards={"paper": paper})
     said = {name: row_of(name, page) for name in rows}
     for name, row in rows.items():
-        assert ("Why? " in said[name]) == (row["verdict"] not in ("within", "holds", "not run"))
+        assert ("Why? " in said[name]) == (row["verdict"] not in ("within", "holds"))
         assert ("<dt>to test it" in said[name]) == (row["verdict"] not in ("within", "holds"))
     switch = "python -m pipeline profile switch paper &amp;&amp; "
     assert f"paper, verdict there: within (it took 2 h 0 min): <code>{switch}dvc repro train@longer<" in said[differs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from records import changed
 from pipeline.params import Params, parse_params
 from pipeline.results.findings import Finding
 from pipeline.results.provenance import dataset_label, item_name
+from pipeline.results.reading import NotMeasuredError
 from pipeline.systems.regression.report.claims import MEASURES
 from pipeline.systems.regression.report.regression import build, draw
 
@@ -25,9 +27,11 @@ def studied(values: dict[str, Any], writer: Writer) -> tuple[Writer, Params]:
 
 def findings(writer: Writer, params: Params) -> dict[str, Finding]:
     """By claim, what results that were made with these parameters say of it, where they say anything."""
-    results = recorded(writer.results, params)
-    answers = {name: measure(results) for name, measure in MEASURES.items()}
-    return {name: answer for name, answer in answers.items() if answer is not None}
+    results, answers = recorded(writer.results, params), {}
+    for name, measure in MEASURES.items():
+        with suppress(NotMeasuredError):
+            answers[name] = measure(results)
+    return answers
 
 
 def test_figures(studied: tuple[Writer, Params]) -> None:

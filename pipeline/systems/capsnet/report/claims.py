@@ -129,16 +129,16 @@ def _accuracy(results: Results, role: str) -> Finding:
     return Finding(accuracy, records_of(results, found), remarks=found.shortcomings(role), notes=notes)
 
 
-def slower_to_the_same_loss(results: Results) -> Finding | None:
+def slower_to_the_same_loss(results: Results) -> Finding:
     """Figure 2: test loss without routing / test loss with routing, for the two networks with reconstruction. The claim
     holds if, without routing, the training loss is higher in the first epochs (see `SLOWER`), and the test loss is
     nearly the same (see `LIKE_LOSS`). Both must be true with and without reconstruction. The test loss is the margin
-    loss alone. Returns None if a condition is missing, or if a network was trained and tested with different settings.
+    loss alone. Raises `NotMeasuredError` if a condition is missing, or a network was tested with other settings.
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
     if len(trained) < len(CONDITIONS) or not all(run.is_but_for(tested[role]) for role, (run, _) in trained.items()):
-        return None
+        raise NotMeasuredError("a condition is missing, or a network was trained and tested with different settings")
     epochs = {role: table.groupby("epoch")["train_loss"].mean() for role, (_, table) in trained.items()}
     ratios, slower, notes = [], [], []
     for words, ending in (("with", ""), ("without", "_margin")):
@@ -224,20 +224,21 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
     )
 
 
-def middle_stays_dense(results: Results) -> Finding | None:
+def middle_stays_dense(results: Results) -> Finding:
     """Section 3.1: Hoyer's index of a middle layer minus the index of the class capsules, after the forward pass.
 
     The claim holds if four statements are true. The middle layer is not sparse (see `SPARSE`). Its index is lower than
     that of the class capsules by more than `LIKE_SPARSITY`. It is not saturated (see `MOSTLY`). It lowers the accuracy
     by at most two binomial standard errors of the difference. The first network in `evidence` that was measured answers
-    the claim. Notes are about all measured networks. Returns None if there are none.
+    the claim. Notes are about all measured networks. Raises `NotMeasuredError` if there are
+    none.
     """
     found = []
     for names in results.evidence.capsnet.middle:
         with suppress(NotMeasuredError):
             found.append(_middle(results, names.inference, names.without))
     if not found:
-        return None
+        raise NotMeasuredError("no network with a middle layer was measured")
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # the shares stay equal

@@ -19,7 +19,7 @@ from pipeline.results.documents import LABELS, documents
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Results
+from pipeline.results.reading import NotMeasuredError, Numbers, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
     answer,
@@ -107,11 +107,11 @@ def falls(accuracies: Sequence[Measured]) -> bool:
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
-def _wide_training_hurts(results: Results, variant: str, features: str) -> Finding | None:
+def _wide_training_hurts(results: Results, variant: str, features: str) -> Finding:
     """Accuracy (%) of a probe on the narrowest range of rotations, in training and test, minus that on the widest."""
     sweep, by_angle = complete_sweep(results, variant, "probe", features)
     if len(by_angle) < 2:
-        return None
+        raise NotMeasuredError("the sweep has a single range of rotation")
     accuracies = [each.scaled(100) for each in by_angle.values()]
     return Finding(
         accuracies[0].minus(accuracies[-1]),
@@ -121,7 +121,7 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
     )
 
 
-def no_reliable_lead(results: Results) -> Finding | None:
+def no_reliable_lead(results: Results) -> Finding:
     """The largest lead (points) over the VAE's probe. At each wide range of rotation (see `WIDE`), the VAE's probe is
     compared with the capsules' probe on t0 and, if SCAE was swept, with SCAE's probe on its posterior. If no range is
     wide, the widest is used. The claim holds if, in each comparison, the VAE leads or the intervals mean ± sd overlap.
@@ -134,7 +134,7 @@ def no_reliable_lead(results: Results) -> Finding | None:
     trained = [angle for angle in vae if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
     if not wide:
-        return None
+        raise NotMeasuredError("the sweep has no range of rotation")
     challengers = [by_angle for role, (_, by_angle) in found.items() if role != "vae"]
     pairs = [(by_angle[angle].scaled(100), vae[angle].scaled(100)) for by_angle in challengers for angle in wide]
     swept = [sweep for sweep, _ in found.values()]

@@ -14,7 +14,7 @@ from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.films import turning
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Numbers, Results, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
     Sweep,
     answer,
@@ -32,7 +32,7 @@ _TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "pre
 _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_images", "object_parts")
 
 
-def parts_do_not_turn(results: Results) -> Finding | None:
+def parts_do_not_turn(results: Results) -> Finding:
     """Figure 5: which share (percent) of the largest rotation the poses of parts do not follow.
 
     The poses of parts in rotated images are compared with the rotated poses of parts in upright images. The claim holds
@@ -42,7 +42,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
     if len(angles) < 2:
-        return None
+        raise NotMeasuredError("parts were measured at fewer than two angles")
     deviation = [numbers.needed("equivariance", "parts", angle, "deviation") for angle in angles]
     missed = numbers.needed("equivariance", "parts", angles[-1], "missed").scaled(100)
     holds = deviation[-1].mean > numbers.run(run).model.pose_sd_floor and rises(deviation)
@@ -69,7 +69,7 @@ def templates_are_copies(results: Results) -> Finding:
     return answer(results, numbers, run, pairs.scaled(100), holds=holds, notes=notes)
 
 
-def wide_training_breaks_part_use(results: Results) -> Finding | None:
+def wide_training_breaks_part_use(results: Results) -> Finding:
     """Figure 7: consistency of part use (see `evaluation/consistency.py`) at the narrowest minus at the widest range.
 
     Each model is trained and tested on the same range of rotation. But if parts stay in place while images rotate, wide
@@ -81,7 +81,7 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     narrow, wide = min(consistency), max(consistency)
     _, evaluation = results.answering("evaluate", sweep.run)
     if narrow == wide or evaluation.run(sweep.run).augmentation.rotation >= wide:
-        return None
+        raise NotMeasuredError("the sweep has a single range of rotation, or none wider than the run's")
     control = evaluation.needed("part_use", f"{wide:g}", "consistency")
     after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
     return Finding(

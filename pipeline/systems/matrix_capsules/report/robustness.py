@@ -25,7 +25,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Results, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
@@ -118,11 +118,11 @@ class Attacked(NamedTuple):
         )
 
 
-def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """Apply `check` to the study of attacks that evidence names. Returns None if the study has no table."""
+def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding:
+    """Apply `check` to the study of attacks that evidence names."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     if (table := results.table("attack", item, COLUMNS)) is None:
-        return None
+        raise NotMeasuredError(f"the table of attack/{item} is missing")
     study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
     ours, holds, notes = check(study)
     said, of_cnn = (

@@ -17,7 +17,7 @@ from pipeline.results.claims import load_claims
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural, with_training
+from pipeline.results.reading import UNNAMED, NotMeasuredError, Numbers, Recorded, Results, natural, with_training
 
 BOTH = ("matrix_capsules", "cnn")
 """The kinds of networks that the document compares. They are values of a run's setting `variant`."""
@@ -98,12 +98,14 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 def trial_of(results: Results, network: str | None) -> Trial:
     """The trial called `network`: "<run>" or "<ablation>/<condition>". Raises `NotMeasuredError` if there is none."""
-    item, _, condition = (network or "").partition("/")
+    if network is None:
+        raise NotMeasuredError(UNNAMED)
+    item, _, condition = network.partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
         if (trial.item, trial.name) == (item, condition or item):
             return trial
-    raise NotMeasuredError(f"{network} is not there")
+    raise NotMeasuredError(f"{network} has no result")
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
@@ -158,15 +160,16 @@ def _error(results: Results, role: str) -> Finding:
     )
 
 
-def _novel_capsules(results: Results, axis: str) -> Finding | None:
-    """The capsules' error on novel viewpoints, taken when both networks have equal errors on familiar viewpoints. None
-    if these errors differ nevertheless, by more than two standard errors (with the noise of images and of replicas).
+def _novel_capsules(results: Results, axis: str) -> Finding:
+    """The capsules' error on novel viewpoints, taken when both networks have equal errors on familiar viewpoints.
+    Raises `NotMeasuredError` if these errors differ nevertheless, by more than two standard errors (with the noise of
+    images and of replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     capsules, cnn = (numbers.needed("matched", network, "familiar") for network in NETWORKS)
     variance = sum(each.variance_of_share(numbers.at("images", "familiar")) for each in (capsules, cnn))
     if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
-        return None
+        raise NotMeasuredError("the two networks' errors on familiar viewpoints could not be matched")
     at, then = (numbers.needed("matched", network, "epoch").mean for network in NETWORKS)
     epochs, ratio = numbers.trained["capsules"].training.epochs, numbers.needed("novel_ratio")
     notes = [

@@ -12,14 +12,14 @@ from pipeline.drawing.style import BLUE, FAINT, VERMILLION, WIDTH, in_house_styl
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
-from pipeline.results.reading import Results, with_training
+from pipeline.results.reading import NotMeasuredError, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
 """Share of the histograms' weight that is drawn. The few farthest votes are left out; they would need a long axis."""
 
 
-def votes_concentrate(results: Results) -> Finding | None:
+def votes_concentrate(results: Results) -> Finding:
     """Figure 2: routing gives the correct class a larger share of the votes that are close to class capsules.
 
     The weight of a vote is its assigned share times the child's activation. A vote is close if its distance to the
@@ -27,12 +27,12 @@ def votes_concentrate(results: Results) -> Finding | None:
     first iteration. Our number is the change of the correct class's share of the weight of close votes, from the first
     to the last iteration, in percentage points. The claim holds if this share and the correct class's share of the
     weight of all votes both rise by more than two standard errors (binomial, over images). Smaller rises do not count:
-    they also occur in untrained networks. None if there is only one iteration, or if no votes were measured.
+    they also occur in untrained networks. Raises `NotMeasuredError` if there is one iteration, or no measured vote.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
     if run.model.iterations < 2 or images is None:
-        return None
+        raise NotMeasuredError(f"the votes of {trial.name} were not measured, or it has one iteration")
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [

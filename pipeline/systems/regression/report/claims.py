@@ -18,7 +18,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label, unique
-from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
+from pipeline.results.reading import NotMeasuredError, Recorded, Results, Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets, in the paper's order. Keys are roles in `evidence`, and values are names."""
@@ -96,9 +96,10 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 
 def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
-) -> Finding | None:
+) -> Finding:
     """Apply `check` to the study of kind `kind` that `evidence` names for each of `roles`, and combine the answers in a
-    finding. Its number is that of the first study. The claim holds if it holds in all studies. None if none answers.
+    finding. Its number is that of the first study. The claim holds if it holds in all studies. Raises
+    `NotMeasuredError` if none answers.
     """
     answers = {}
     for role in roles:
@@ -108,7 +109,7 @@ def _measure(
             if answer := check(of_role):
                 answers[role] = of_role, answer
     if not answers:
-        return None
+        raise NotMeasuredError(f"no study of kind {kind} that `evidence` names has a result")
     studies, found = zip(*answers.values(), strict=True)
     differences = unique(remark for study in studies for remark in study.remarks)
     differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
