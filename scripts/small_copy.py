@@ -80,7 +80,7 @@ def copy_repository(folder: Path, *left_out: str) -> None:
     """
     listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
     for name in subprocess.run(listed, capture_output=True, check=True, text=True).stdout.split("\0"):
-        result = (name.startswith("reports/") and name != "reports/faults.json") or name.endswith("dvc.lock")
+        result = name.startswith("reports/") or name.endswith("dvc.lock")
         if name and not result and not name.startswith(left_out) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)

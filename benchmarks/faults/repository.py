@@ -48,9 +48,8 @@ class Repository:
 
     def __init__(self, work: Path) -> None:
         self.work, self.folder = work, work / "a repository"
-        self.folder.mkdir(parents=True)
-        copy_repository(self.folder, "reports/", "published/", "docs/", "tests/")
-        self._shorten()
+        copy_repository(self.folder, "published/", "docs/", "tests/")
+        self._set_sizes()
         self._must("git", "init", "-q")
         self._keep("nothing", "code")
         self._must("dvc", "repro", *DATA)
@@ -104,7 +103,7 @@ class Repository:
         """`dvc repro` of the targets: exit code and output."""
         return self.call("dvc", "repro", *TARGETS, **environment)
 
-    def _shorten(self) -> None:
+    def _set_sizes(self) -> None:
         path = self.folder / "params.yaml"
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         run = values["runs"][RUN]

@@ -61,7 +61,8 @@ def export(root: Path, folder: Path) -> int:
         claims = Path(made, "scorecard.csv")
         rows = read_json(layout.scorecard_path)
         columns = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "remarks")
-        pd.json_normalize([{key: row[key] for key in columns} for row in rows]).to_csv(claims, index=False)
+        chosen = [{key: row[key] for key in columns} | {"remarks": "; ".join(row["remarks"])} for row in rows]
+        pd.json_normalize(chosen).to_csv(claims, index=False)
         for path in (claims, *(root / name for name in ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock"))):
             add(path, "")
         try:

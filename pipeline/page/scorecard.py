@@ -30,7 +30,7 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. For "not
 tested" (kind budget or data) and "undecided" (kind noise), the cause is the reason for the verdict. For "better",
 "worse" and "fails", it is one remark of the finding: the first in the order budget, data, setting, noise (for "better",
-budget is last). If there is no remark, the kind is "unexplained".
+budget is last). If there is no remark, the kind is "unexplained". For "not run", `why` says what is missing.
 
 If the data are not the document's, or the settings are smaller, a verdict says nothing about the document. Such a row
 is judged by the same rules. Its field `remarks` names the differences, such as "not the paper's data (MNIST)". Its
@@ -203,8 +203,8 @@ def build_scorecard(
         finding, missing = _measured(measures[claim.id], answering)
         notes = _notes(claim, finding) if finding else []
         if not drafts and (finding is None or any(record.get("dirty") for record in finding.records)):
-            draft = finding or _measured(measures[claim.id], results)[0]
-            finding, missing = None, "it rests on a draft" if draft else missing
+            draft, missing = (finding, "") if finding else _measured(measures[claim.id], results)
+            finding, missing = None, missing or "it rests on a draft"
             notes = [_draft_note(claim, draft)] if draft else []
         records, remarks, ours = (finding.records, finding.remarks, finding.ours) if finding else ([], [], None)
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None

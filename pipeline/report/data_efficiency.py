@@ -92,7 +92,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, d
     trained = training_behind(results, numbers, run)
     parameters = trained.number("parameters", "total") if trained else None
     if how != ITSELF or not parameters:
-        raise NotMeasuredError(f"{item} is not a classifier, or its number of parameters is unknown")
+        raise NotMeasuredError(f"{run} is no classifier, or its training has no result with these settings")
     length = numbers.settings.data_efficiency[item].epochs / numbers.run(run).training.epochs
     by_images = {int(numbers.at("images", share)): error for share, error in errors.items()}
     return run, numbers, length, parameters, by_images
@@ -110,7 +110,9 @@ def capsules_need_less(results: Results) -> Finding:
     data, shared = ours.dataset_of(capsules), sorted(errors.keys() & cnn_errors.keys())
     alike = dataset_label(ours.records) == dataset_label(theirs.records)
     if not alike or len(shared) < 2 or max(shared) < max(*errors, *cnn_errors):
-        raise NotMeasuredError("the two networks differ in data set, or in numbers of training images")
+        raise NotMeasuredError(
+            "the two networks differ in data set or in largest number of images, or share fewer than two numbers"
+        )
     pairs = [(errors[images], cnn_errors[images]) for images in shared]
     ratios = [our.over(their) for our, their in pairs]
     noise = [math.sqrt(sum(each.variance_of_share(int(data.test)) for each in pair)) for pair in pairs]

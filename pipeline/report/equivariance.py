@@ -155,7 +155,7 @@ def poses_are_equivariant(results: Results) -> Finding:
     holds = all(poses.better_than(features) for poses, features in pairs)
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
-        raise NotMeasuredError(f"a system or a CNN was not measured: {', '.join([*missing, *alone])}")
+        raise NotMeasuredError(f"no result of {', '.join(missing) or 'a CNN'} on the data of the others")
     # If the claim fails, the remarks are those of the failing pair with the fewest remarks.
     differences = [
         remarks("comparison", "equivariance", {}, _data(poses))

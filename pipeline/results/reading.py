@@ -360,6 +360,13 @@ def studies_of(results: Results, stage: str) -> Iterator[Study]:
             yield Study(results, sets, item, name, own.about(label) if label else own, settings[name])
 
 
-def study_of(results: Results, stage: str, name: str | None) -> Study | None:
-    """The first study called `name`, in a set or not, or None. Raises `ResultError` if a result is corrupt."""
-    return next((study for study in studies_of(results, stage) if study.name == name), None)
+def study_of(results: Results, stage: str, name: str | None) -> Study:
+    """The first study called `name`, in a set or not. `name` comes from `evidence`. Raises `NotMeasuredError` if it is
+    None or has no result, and `ResultError` if a result is corrupt.
+    """
+    if name is None:
+        raise NotMeasuredError(UNNAMED)
+    for study in studies_of(results, stage):
+        if study.name == name:
+            return study
+    raise NotMeasuredError(f"{stage}/{name} has no result")

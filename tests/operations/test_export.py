@@ -35,6 +35,7 @@ def test_the_committed_results_become_a_crate(tmp_path: Path) -> None:
     claims = pd.read_csv(folder / "scorecard.csv", dtype={"document": str})
     assert list(claims["id"]) == [claim.id for claim in load_claims()]
     assert claims["ours.value"].notna().any()
+    assert claims["remarks"].str.startswith("not the paper's data (MNIST)").any()
     with pytest.raises(UserError, match="exists"):
         export(ROOT, folder)
 

@@ -162,18 +162,20 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
             value = numbers.number("value")
             assert value is not None
             return Finding(Measured(value, 0.0, 1), with_training(found, numbers, item))
-        raise NotMeasuredError("no item has a result")
+        raise NotMeasuredError("evaluate has no result")
 
     def row(drafts: bool) -> Row:
         (only,) = build_scorecard([claim], results, {claim.id: measure}, drafts=drafts)
         return only
 
+    assert row(False)["why"] == ("not run", "evaluate has no result")
     write("a", True, 90.0)
     assert (row(True)["verdict"], row(True)["notes"]) == ("worse", [])
     assert row(False)["verdict"] == "not run"
     assert row(False)["ours"] is None
     (note,) = row(False)["notes"]
     assert note == "drafts would give the verdict worse (90 %): evaluate/a made from uncommitted changes"
+    assert row(False)["why"] == ("not run", "it rests on a draft")
     write("b", True, 0.0, "train")
     write("b", False, 96.0)
     assert row(False)["notes"] == ["drafts would give the verdict within (96 %): train/b made from uncommitted changes"]

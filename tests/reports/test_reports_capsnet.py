@@ -175,7 +175,7 @@ def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -
     (studied.results.records / "infer" / "routed.json").unlink()
     results = recorded(studied.results, params)
     for claim in ("001.fig2", "001.fig1.sparse"):
-        with pytest.raises(NotMeasuredError):
+        with pytest.raises(NotMeasuredError, match=r"unrouted_margin|infer/routed has no result"):
             MEASURES[claim](results)
     assert MEASURES["001.fig1.l1"](results).records
 
@@ -198,5 +198,5 @@ def test_results_of_different_settings_are_not_compared(
         results = recorded(studied.results, params)
         assert MEASURES[claim](results).records
         dump_record(path, changed(load_record(path), f"provenance/-1/settings/{where}", change))
-        with pytest.raises(NotMeasuredError):
+        with pytest.raises(NotMeasuredError, match=r"settings|differ"):
             MEASURES[claim](results)

@@ -70,6 +70,8 @@ def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
 def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer, Params]) -> None:
     found = findings(*studied)
     assert set(MEASURES) - set(found) == {"002.d2.fashion"}
+    with pytest.raises(NotMeasuredError, match="Fashion-MNIST: `evidence` in"):
+        MEASURES["002.d2.fashion"](recorded(studied[0].results, studied[1]))
     ours = {name: each.ours.mean for name, each in found.items() if each.ours}
     assert (ours["002.d2.digits"], ours["002.1m"]) == (pytest.approx(6.0), pytest.approx(1.38))
     assert all("not the paper's data (MNIST)" in each.remarks for each in found.values())

@@ -96,12 +96,12 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", WAYS)
 @pytest.mark.parametrize("competition", COMPETITIONS)
-@pytest.mark.parametrize(("height", "kernel", "iterations"), [(3, 2, 3), (4, 3, 1)])
+@pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (4, 3, 2, 2)])
 def test_gradients_flow_through_every_iteration(
-    height: int, kernel: int, iterations: int, competition: str, changes: dict[str, Any]
+    height: int, kernel: int, stride: int, iterations: int, competition: str, changes: dict[str, Any]
 ) -> None:
     inputs = [each.requires_grad_() for each in some(height, kernel, P=3, D=2, B=1)]
-    how = routing(height, kernel, 1, iterations, competition=competition, **changes)
+    how = routing(height, kernel, stride, iterations, competition=competition, **changes)
     torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6, fast_mode=True)
 
 

@@ -20,7 +20,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
+from pipeline.results.reading import UNNAMED, NotMeasuredError, Numbers, Recorded, Results, with_training
 
 CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed": ({}, BLUE, "-", "routing, reconstruction"),
@@ -137,8 +137,10 @@ def slower_to_the_same_loss(results: Results) -> Finding:
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
-    if len(trained) < len(CONDITIONS) or not all(run.is_but_for(tested[role]) for role, (run, _) in trained.items()):
-        raise NotMeasuredError("a condition is missing, or a network was trained and tested with different settings")
+    if len(trained) < len(CONDITIONS):
+        raise NotMeasuredError(f"no training, or none with equal settings: {', '.join(CONDITIONS.keys() - trained)}")
+    if not all(run.is_but_for(tested[role]) for role, (run, _) in trained.items()):
+        raise NotMeasuredError("a network was trained and tested with different settings")
     epochs = {role: table.groupby("epoch")["train_loss"].mean() for role, (_, table) in trained.items()}
     ratios, slower, notes = [], [], []
     for words, ending in (("with", ""), ("without", "_margin")):
@@ -230,15 +232,17 @@ def middle_stays_dense(results: Results) -> Finding:
     The claim holds if four statements are true. The middle layer is not sparse (see `SPARSE`). Its index is lower than
     that of the class capsules by more than `LIKE_SPARSITY`. It is not saturated (see `MOSTLY`). It lowers the accuracy
     by at most two binomial standard errors of the difference. The first network in `evidence` that was measured answers
-    the claim. Notes are about all measured networks. Raises `NotMeasuredError` if there are
-    none.
+    the claim. Notes are about all measured networks. Raises `NotMeasuredError` if there is no
+    such network.
     """
-    found = []
+    found, missing = [], []
     for names in results.evidence.capsnet.middle:
-        with suppress(NotMeasuredError):
+        try:
             found.append(_middle(results, names.inference, names.without))
+        except NotMeasuredError as error:
+            missing.append(str(error))
     if not found:
-        raise NotMeasuredError("no network with a middle layer was measured")
+        raise NotMeasuredError("; ".join(missing) or UNNAMED)
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # the shares stay equal

@@ -134,7 +134,7 @@ def no_reliable_lead(results: Results) -> Finding:
     trained = [angle for angle in vae if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
     if not wide:
-        raise NotMeasuredError("the sweep has no range of rotation")
+        raise NotMeasuredError("the sweep has no range of rotation above 0 degrees")
     challengers = [by_angle for role, (_, by_angle) in found.items() if role != "vae"]
     pairs = [(by_angle[angle].scaled(100), vae[angle].scaled(100)) for by_angle in challengers for angle in wide]
     swept = [sweep for sweep, _ in found.values()]

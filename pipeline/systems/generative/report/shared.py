@@ -61,7 +61,7 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
     sweep = found.get(results.evidence.generative.sweep.get(role, ""))
     measured = sweep.measured(*keys) if sweep else {}
     if not sweep or measured.keys() != angles:
-        raise NotMeasuredError(f"no complete sweep of {role}")
+        raise NotMeasuredError(f"the sweep of {role} has no result, or none at an angle of another sweep")
     return sweep, measured
 
 

@@ -6,7 +6,7 @@ field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. 
 how much of each child each parent gets. A child's shares sum to 1 over all parents that see it. With
 `competition: position`, they sum to 1 over the D parents at each position. With `first_shares: position`, this is so in
 iteration 1 only. On a CPU with a compiler, `compiled_routing` computes the results of `route` faster. Tests compare
-both with the procedure as printed, a loop over numbers (`tests/em_loop.py`).
+`route` with the procedure as printed, a loop over numbers (`tests/em_loop.py`), and `compiled_routing` with `route`.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are computed by matrix products, which read votes and

@@ -117,8 +117,8 @@ def draw(results: Results) -> Iterator[Drawing]:
         f"Colours show our runs with the lowest errors on {dataset_label(records)}, our run of the paper's best "
         "network (Table 1), and one with the authors' settings. Markers are errors on all test images after "
         "training, bars are one sd over seeds, and lines are errors on some test images during training. Grey shows "
-        "errors that others published on the original files; public_curves.yaml names their sources "
-        "and recipes, which differ. Errors at open markers are estimated from plots.",
+        "errors that others published on the original files; public_curves.yaml names their sources and recipes, which "
+        "differ. Errors at open markers are estimated from plots.",
         "Test error against the number of images seen, on logarithmic axes, with a coloured marker for each of our "
         "runs and a grey line or marker for each public implementation.",
         records,

@@ -105,7 +105,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
     for trial in trials:
         if (trial.item, trial.name) == (item, condition or item):
             return trial
-    raise NotMeasuredError(f"{network} has no result")
+    raise NotMeasuredError(f"{'ablation' if condition else 'evaluate'}/{network} has no result")
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:

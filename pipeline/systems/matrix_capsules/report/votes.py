@@ -32,7 +32,7 @@ def votes_concentrate(results: Results) -> Finding:
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
     if run.model.iterations < 2 or images is None:
-        raise NotMeasuredError(f"the votes of {trial.name} were not measured, or it has one iteration")
+        raise NotMeasuredError(f"evaluate/{trial.name} has no votes, or routes only once")
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [

@@ -90,8 +90,8 @@ def executed(results: Results) -> list[Study]:
     return sorted(studies_of(results, "regression"), key=place)
 
 
-Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None: the scorecard decides), and perhaps a note. None if not measured."""
+Answer = tuple[float, bool | None] | tuple[float, bool, str]
+"""Our number, whether the claim holds (None: the scorecard decides), and perhaps a note."""
 
 
 def _measure(
@@ -101,15 +101,17 @@ def _measure(
     finding. Its number is that of the first study. The claim holds if it holds in all studies. Raises
     `NotMeasuredError` if none answers.
     """
-    answers = {}
+    answers, missing = {}, []
     for role in roles:
-        named = getattr(results.evidence.regression, kind).get(role)
-        if study := study_of(results, "regression", named):
-            of_role = RegressionStudy(**vars(study), role=role)
-            if answer := check(of_role):
-                answers[role] = of_role, answer
+        try:
+            study = study_of(results, "regression", getattr(results.evidence.regression, kind).get(role))
+        except NotMeasuredError as error:
+            missing.append(f"{SETS[role]}: {error}")
+            continue
+        of_role = RegressionStudy(**vars(study), role=role)
+        answers[role] = of_role, check(of_role)
     if not answers:
-        raise NotMeasuredError(f"no study of kind {kind} that `evidence` names has a result")
+        raise NotMeasuredError("; ".join(missing))
     studies, found = zip(*answers.values(), strict=True)
     differences = unique(remark for study in studies for remark in study.remarks)
     differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
@@ -141,7 +143,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
     """Figure 5: test error of multiclass minus that of all-vs-all, in percentage points; mean over capsule sizes."""
     decisions, sizes = study.models()
     if not set(DECISIONS) <= set(decisions):
-        return None
+        raise NotMeasuredError(f"{study.name} does not have all architectures")
     errors, apart = study.percent("test", DECISIONS, sizes), study.percent("apart_fewer", DECISIONS[1:], sizes)
     return float((errors[0] - errors[-1]).mean()), not study.above(errors[1:], errors[:-1], apart)
 
