@@ -11,7 +11,7 @@ from records import ResultFiles, dump_record, load_record
 
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import merged_provenance
-from pipeline.results.reading import ResultError
+from pipeline.results.reading import NotMeasuredError, ResultError
 
 
 def test_a_difference_and_a_ratio_have_an_sd_where_both_numbers_have_one() -> None:
@@ -47,6 +47,15 @@ def test_items_that_were_executed_come_in_natural_order(files: ResultFiles) -> N
     items = ["b", "capsules-0", "capsules-7.5", "capsules-45", "capsules-180"]
     assert executed == list(zip(items, items, strict=True))
     assert list(files.results.executed("attack")) == []
+
+
+def test_what_is_missing_is_named_by_its_item(files: ResultFiles) -> None:
+    files.numbers("evaluate", "capsules", {"value": 1.0})
+    _, numbers = files.results.answering("evaluate", "capsules")
+    with pytest.raises(NotMeasuredError, match=r"^evaluate/capsules has no test\.accuracy$"):
+        numbers.needed("test", "accuracy")
+    with pytest.raises(NotMeasuredError, match=r"^evaluate/vae has no result$"):
+        files.results.answering("evaluate", "vae")
 
 
 def test_settings_are_those_of_the_stages_own_record(files: ResultFiles) -> None:
