@@ -233,7 +233,7 @@ def build(results: Results) -> list[Table]:
         "image, and with scores averaged over 13 crops of the image (activations of capsules, probabilities of the "
         "CNN). The paper's error is that of its network with the same routing and loss, of any size, if there is one."
     )
-    head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
+    head = ["run", "condition", "changed", "network", "trained on", "epochs (at most)", "the paper's error (%)"]
     tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)
     return [*tables, *_recipes(results), *_viewpoints(results)]
 
@@ -261,7 +261,7 @@ def _recipes(results: Results) -> list[Table]:
         "conditions with different augmentation or mixup. Each seed and each held-out value has its own network, which "
         "counts as a seed. No test images are used."
     )
-    head = ["run", "condition", "changed", "held out", "epochs"]
+    head = ["run", "condition", "changed", "held out", "epochs (at most)"]
     return measured_table("matrix-recipe", "Held-out error after changes in training", caption, head, heads, rows)
 
 
