@@ -52,7 +52,7 @@ def test_errors_and_tables_1_and_2(results: Results) -> None:
     assert table.shown["error, 13 crops (%)"].tolist()[:2] == ["15.00 ± 1.00", "11.00 ± 1.00"]
     rows = table.shown.set_index("condition")
     assert list(rows.index) == ["", "", *CONDITIONS]
-    assert rows["epochs"].tolist() == ["20", "20", *["10"] * len(CONDITIONS)]
+    assert rows["epochs (at most)"].tolist() == ["20", "20", *["10"] * len(CONDITIONS)]
     assert rows["changed"][["iterations-3", "no-coordinates"]].tolist() == ["nothing", "coordinate addition off"]
     of_conditions = ["9.7", "2.2", "1.8", "3.9", "2.9", "2.6", "3.2", "3.2", "5.8", "4.5"]
     papers = rows["the paper's error (%)"].tolist()
@@ -78,7 +78,7 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
     rows = table.shown.set_index("condition")
     assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
     assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2
-    assert rows["epochs"].tolist() == ["5", "5"]
+    assert rows["epochs (at most)"].tolist() == ["5", "5"]
     assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2
     assert rows["training error (%)"].tolist() == ["", ""], "not measured"
 
