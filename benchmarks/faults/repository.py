@@ -99,9 +99,9 @@ class Repository:
             code = 124
         return code, (self.work / "output.txt").read_text(errors="replace")
 
-    def reproduce(self, **environment: str) -> tuple[int, str]:
+    def reproduce(self, **more: str) -> tuple[int, str]:
         """`dvc repro` of the targets: exit code and output."""
-        return self.call("dvc", "repro", *TARGETS, **environment)
+        return self.call("dvc", "repro", *TARGETS, **more)
 
     def _set_sizes(self) -> None:
         path = self.folder / "params.yaml"

@@ -156,7 +156,7 @@ def _cards(
     shown = []
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
-        paper, reason = row["paper"], row["why"]
+        dataset, paper, reason = row["dataset"] or "", row["paper"], row["why"]
         shown.append(
             {
                 "claim": claim,
@@ -169,11 +169,11 @@ def _cards(
                 "why": ": ".join(reason) if reason else "",
                 "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
                 "others": [_cell(found, claim, name) for name, found in beside.items()],
-                "dataset": row["dataset"] or "",
+                "dataset": dataset,
                 "remarks": row["remarks"],
                 "notes": row["notes"],
                 "differing": by_reason(row["provenance"]["items"], differing),
-                "origin": _origin(row["provenance"], row["dataset"] or ""),
+                "origin": _origin(row["provenance"], dataset),
             }
         )
     return shown

@@ -63,6 +63,13 @@ class NotMeasuredError(Exception):
     """
 
 
+def needed_name(item: str | None) -> str:
+    """Return `item`, a name from `evidence`. Raises `NotMeasuredError` if it is None."""
+    if item is None:
+        raise NotMeasuredError(UNNAMED)
+    return item
+
+
 @dataclass(frozen=True)
 class Numbers:
     """The record of one item, from the file `results/<stage>/<item>.json`."""
@@ -187,8 +194,7 @@ class Results:
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
         """Return `item`, a name from `evidence`, and its numbers. Raises `NotMeasuredError` if either is None."""
-        if not item:
-            raise NotMeasuredError(UNNAMED)
+        item = needed_name(item)
         if not (numbers := self.numbers(stage, item)):
             raise NotMeasuredError(f"{stage}/{item} has no result")
         return item, numbers
@@ -364,8 +370,7 @@ def study_of(results: Results, stage: str, name: str | None) -> Study:
     """The first study called `name`, in a set or not. `name` comes from `evidence`. Raises `NotMeasuredError` if it is
     None or has no result, and `ResultError` if a result is corrupt.
     """
-    if name is None:
-        raise NotMeasuredError(UNNAMED)
+    name = needed_name(name)
     for study in studies_of(results, stage):
         if study.name == name:
             return study

@@ -96,7 +96,7 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", WAYS)
 @pytest.mark.parametrize("competition", COMPETITIONS)
-@pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (4, 3, 2, 2)])
+@pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (6, 3, 2, 2)])
 def test_gradients_flow_through_every_iteration(
     height: int, kernel: int, stride: int, iterations: int, competition: str, changes: dict[str, Any]
 ) -> None:

@@ -138,7 +138,8 @@ def slower_to_the_same_loss(results: Results) -> Finding:
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
     if len(trained) < len(CONDITIONS):
-        raise NotMeasuredError(f"no training, or none with equal settings: {', '.join(CONDITIONS.keys() - trained)}")
+        missing = ", ".join(role for role in CONDITIONS if role not in trained)
+        raise NotMeasuredError(f"no training, or none with equal settings: {missing}")
     if not all(run.is_but_for(tested[role]) for role, (run, _) in trained.items()):
         raise NotMeasuredError("a network was trained and tested with different settings")
     epochs = {role: table.groupby("epoch")["train_loss"].mean() for role, (_, table) in trained.items()}
@@ -232,8 +233,7 @@ def middle_stays_dense(results: Results) -> Finding:
     The claim holds if four statements are true. The middle layer is not sparse (see `SPARSE`). Its index is lower than
     that of the class capsules by more than `LIKE_SPARSITY`. It is not saturated (see `MOSTLY`). It lowers the accuracy
     by at most two binomial standard errors of the difference. The first network in `evidence` that was measured answers
-    the claim. Notes are about all measured networks. Raises `NotMeasuredError` if there is no
-    such network.
+    the claim. Notes are about all measured networks. Raises `NotMeasuredError` if none was.
     """
     found, missing = [], []
     for names in results.evidence.capsnet.middle:

@@ -17,7 +17,7 @@ from pipeline.results.claims import load_claims
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.reading import UNNAMED, NotMeasuredError, Numbers, Recorded, Results, natural, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural, needed_name, with_training
 
 BOTH = ("matrix_capsules", "cnn")
 """The kinds of networks that the document compares. They are values of a run's setting `variant`."""
@@ -98,9 +98,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 def trial_of(results: Results, network: str | None) -> Trial:
     """The trial called `network`: "<run>" or "<ablation>/<condition>". Raises `NotMeasuredError` if there is none."""
-    if network is None:
-        raise NotMeasuredError(UNNAMED)
-    item, _, condition = network.partition("/")
+    item, _, condition = needed_name(network).partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
         if (trial.item, trial.name) == (item, condition or item):
