@@ -17,24 +17,25 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean. Two claims without a number, `000.full.*`, are "undecided" if noise may be why they fail.
-- "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the document's
-  conditions. (1) Training took fewer steps than in the document or its published code. (2) Our error on augmented
-  training images, in the last epoch (in an ablation, in the epoch whose weights are kept), is above the document's
-  error. (3) Our error still falls: its mean over the last eighth of the epochs is below that of the previous eighth, by
-  more than two (binomial) standard errors of the difference. It is the error on test images if the run tests some of
-  them after every epoch, else on validation images. (4) The document does not provide its distorted images, so we
-  use our own. Facts 2 and 3 count only if the claim is about an error, and our error is above the document's. A claim
-  without a number is "not tested" if (1) or (4) is true, even if it holds here. If the rules give both "undecided" and
+- "not tested": one of four facts (named in `why`) shows that we did not reach the document's conditions. (1) The images
+  are not the document's: other data, copies, or our own distortions. (2) Training was shorter than in the document or
+  its published code, or had fewer images. (3) Our error on augmented training images, in the last epoch (in an
+  ablation, in the epoch whose weights are kept), is above the document's error. (4) Our error still falls: its mean
+  over the last eighth of the epochs is below that of the previous eighth, by more than two (binomial) standard errors
+  of the difference. It is the error on test images if the run tests some of them after every epoch, else on validation
+  images. A claim without a number is "not tested" if (1) or (2) is true, even if it holds here. A claim with a number
+  is "not tested" if (1) is true, whatever our number. The other facts count only if our number is "worse", (3) and (4)
+  only if the claim is about an error, and our error is above the document's. If the rules give both "undecided" and
   "not tested", the verdict is "not tested".
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. For "not
 tested" (kind budget or data) and "undecided" (kind noise), the cause is the reason for the verdict. For "better",
-"worse" and "fails", it is one remark of the finding: the first in the order budget, data, setting, noise (for "better",
-budget is last). If there is no remark, the kind is "unexplained". For "not run", `why` says what is missing.
+"worse" and "fails", it is one remark of the finding: the first in the order setting, noise, budget. If there is no
+remark, the kind is "unexplained". For "not run", `why` says what is missing.
 
-If the data are not the document's, or the settings are smaller, a verdict says nothing about the document. Such a row
-is judged by the same rules. Its field `remarks` names the differences, such as "not the paper's data (MNIST)". Its
-verdict is counted separately (`tier`, `count_verdicts`).
+If settings are smaller than the document's, or differ from them, a verdict says little about the document. Such a row
+is judged by the same rules. Its field `remarks` names the differences, and its verdict is counted separately (`tier`,
+`count_verdicts`).
 """
 
 import math
@@ -44,7 +45,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Measure, Remark
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES
 from pipeline.results.provenance import dataset_label, item_name, merged_provenance, unique
 from pipeline.results.reading import NotMeasuredError, Results
@@ -52,10 +53,9 @@ from pipeline.results.reading import NotMeasuredError, Results
 Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "not tested", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-Tier = Literal["document's setting", "other settings", "stand-in data"]
+Tier = Literal["document's setting", "other settings"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
-"""How close a measurement's setting is to the document's."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Whether a measurement's setting is the document's, as far as the document gives it."""
 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
@@ -116,12 +116,11 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     "undecided", other kinds "not tested". None if the verdict of `judge` stands. For the rules, see the module.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
-    flagged = _by_kind([each for each in finding.remarks if each.untested])
+    budget, data = ([each for each in finding.remarks if each.kind == kind] for kind in ("budget", "data"))
     if claim.value is None:
-        flagged += [Remark(finding.undecided, "noise")] * bool(finding.undecided)
-        return (flagged[0].kind, flagged[0]) if flagged else None
-    if ours is None or judged not in ("better", "worse"):
-        return None
+        reasons = [*budget, *data, *[Remark(finding.undecided, "noise")] * bool(finding.undecided)]
+        return (reasons[0].kind, reasons[0]) if reasons else None
+    assert ours is not None
     if judged == "worse" and learned and ours.mean > claim.value:  # then it is an error: a worse accuracy is lower
         trained, before, last = learned.training_error, learned.before, learned.last
         if trained is not None and trained > claim.value:
@@ -131,15 +130,11 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
         if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
             told = f"the {learned.measured} error still falls, from {before:.2f} to {last:.2f} %"
             return "budget", f"{TOO_SHORT}: {told} over the last quarter of the epochs"
-    if judged == "worse" and flagged:
-        return flagged[0].kind, flagged[0]
+    if reasons := [*(budget if judged == "worse" else []), *data]:
+        return reasons[0].kind, reasons[0]
     noise = SIGNIFICANT_SES * ours.se
-    within = abs(ours.mean - claim.value) <= noise
-    return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None
-
-
-def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
-    return sorted(remarks, key=lambda each: KINDS.index(each.kind))
+    undecided = judged != "within" and abs(ours.mean - claim.value) <= noise
+    return ("noise", f"two standard errors of our mean are {noise:.2g}") if undecided else None
 
 
 def _measured(measure: Measure, results: Results) -> tuple[Finding | None, str]:
@@ -160,8 +155,8 @@ def _why(judged: Verdict, remarks: Sequence[Remark], missing: str) -> tuple[str,
         return "not run", missing
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    # For a better number, a smaller budget is the least likely cause, so it comes last.
-    first, *others = sorted(_by_kind(remarks), key=lambda each: judged == "better" and each.kind == "budget")
+    # A claim is tested in spite of a smaller budget if our number is better. So budget is the least likely cause.
+    first, *others = sorted(remarks, key=lambda each: ("setting", "noise", "budget").index(each.kind))
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; other differences: {', '.join(kinds)}" if kinds else "")
 
@@ -231,11 +226,9 @@ def build_scorecard(
 
 
 def tier(row: Row) -> Tier | None:
-    """How close a row's setting is to the document's; None if the claim was not run."""
+    """Whether a row's setting is the document's; None if the claim was not run."""
     if row["verdict"] == "not run":
         return None
-    if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in row["remarks"]):
-        return "stand-in data"
     return "other settings" if row["remarks"] else "document's setting"
 
 

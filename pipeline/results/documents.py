@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
+from pipeline.results.findings import Kind, Remark
 from pipeline.results.reading import Recorded
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
@@ -23,8 +23,6 @@ COPIES = {
 _FOR_VALIDATION = 0.02
 """We may train on fewer images than the document, by at most this share, without a remark. The other images may be kept
 for validation."""
-_STEPS = "training.steps"
-"""Dotted key of the number of training steps. A remark on it can make a claim "not tested" (see `Remark`)."""
 
 
 @cache
@@ -59,7 +57,7 @@ def remarks(
     if "training" in ours:
         ours["training"] = Recorded({**ours.training, **_steps(ours, share)})
     words, code = document.get("words", {}), document.get("published_code", {})
-    of_budget = {_STEPS, *document.get("budget", ())}
+    of_budget = {"training.steps", *document.get("budget", ())}
     found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
     told: list[Remark] = []
     for whose, theirs in (("the paper's", document), ("the published code's", code)):
@@ -67,7 +65,7 @@ def remarks(
         for place, mine, its in _differing(theirs, ours):
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
-                told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
+                told.append(Remark(words[place].format_map(ours), kind))
             elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):
                 # Data and seeds are left out here, because they have remarks of their own.
                 name_of = place.rpartition(".")[2].replace("_", " ")
@@ -87,9 +85,9 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
     if not copied and ours.source not in wanted:
-        found.append(Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"))
+        found.append(Remark(f"not the paper's data ({' or '.join(LABELS[source] for source in wanted)})", "data"))
     elif ours.train < (known := theirs.get("train", 0)) * (1 - _FOR_VALIDATION):
-        found.append(Remark(f"trained on {ours.train:,} images (paper: {known:,})", "data"))
+        found.append(Remark(f"trained on {ours.train:,} images (paper: {known:,})", "budget"))
     if tested is not None and tested < (known := theirs.get("test", 0)):
         found.append(Remark(f"tested on {tested:,} images (paper: {known:,})", "noise"))
     return found

@@ -10,29 +10,24 @@ from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record
 from pipeline.results.reading import Numbers, Results, training_behind
 
-NOT_THE_PAPERS_DATA = "not the paper's data"
-"""The beginning of a remark on data other than the paper's."""
 _PART = 8
 """Errors at the end of training are means over the last 1 / `_PART` of the epochs."""
 _NEAR = 0.02
 """An accuracy counts as guessing if it is at most 1 / (number of classes) plus this number."""
 Kind = Literal["budget", "data", "setting", "noise"]
-"""The subject of a remark: length of training, data, another setting, or numbers of seeds and test images."""
+"""The subject of a remark: length of training or number of training images, other data, another setting, or numbers of
+seeds and test images.
+"""
 
 
 class Remark(str):
-    """How a setting differs from the document's, in words.
-
-    Attributes:
-        untested: whether the difference makes a claim "not tested" if our number is worse or the claim has no number.
-    """
+    """How a setting differs from the document's, in words."""
 
     kind: Kind
-    untested: bool
 
-    def __new__(cls, words: str, kind: Kind = "setting", *, untested: bool = False) -> "Remark":
+    def __new__(cls, words: str, kind: Kind = "setting") -> "Remark":
         remark = super().__new__(cls, words)
-        remark.kind, remark.untested = kind, untested
+        remark.kind = kind
         return remark
 
 

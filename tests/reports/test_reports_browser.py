@@ -100,7 +100,7 @@ SEEN = f"{CLAIMS}.map(row => row.id.slice(6))"
 DOCUMENTS = (
     "[...document.querySelectorAll('.document')].filter(each => each.offsetParent).map(each => each.id.slice(3))"
 )
-HOLDING = f"{CLAIMS}.every(row => row.classList.contains('is-holds'))"
+UNTESTED = f"{CLAIMS}.every(row => row.classList.contains('is-not-tested'))"
 ADDRESS = "location.search + location.hash"
 ALL = [claim.id for claim in load_claims()]
 
@@ -117,12 +117,14 @@ def choose(browser: Browser, group: str, value: str) -> None:
 
 def test_filters_combine_and_hide_documents_without_a_claim(opened: Browser) -> None:
     assert opened.evaluate(SEEN) == ALL
-    choose(opened, "verdict", "holds")
-    assert opened.evaluate(HOLDING)
+    choose(opened, "verdict", "not-tested")
+    assert opened.evaluate(UNTESTED)
     assert opened.evaluate(DOCUMENTS) == ["000"]
-    choose(opened, "setting", "stand-in")
-    assert opened.evaluate(f"{CLAIMS}.every(row => row.matches('.is-holds.at-stand-in'))")
+    choose(opened, "setting", "other")
     assert len(opened.evaluate(SEEN)) > 0
+    choose(opened, "verdict", "not-run")
+    assert opened.evaluate(SEEN) == [], "a claim that was not run has no setting"
+    choose(opened, "verdict", "not-tested")
     choose(opened, "document", "004")
     assert opened.evaluate(SEEN) == []
     choose(opened, "verdict", "all")
@@ -142,7 +144,7 @@ def test_search_finds_claims_that_have_all_words(opened: Browser) -> None:
 
 
 def test_an_address_restores_its_view(browser: Browser, report: Report) -> None:
-    browser.open(report.page, 1280, address="?verdict=better&sort=published.descending&q=probe&unknown=1")
+    browser.open(report.page, 1280, address="?verdict=not-tested&sort=published.descending&q=probe&unknown=1")
     seen = browser.evaluate(SEEN)
     assert 0 < len(seen) < len(ALL)
     values = {claim.id: claim.value or 0 for claim in load_claims()}
@@ -183,15 +185,15 @@ def test_filters_and_pictures_work_without_scripts(browser: Browser, marked: Rep
     for film in (FILM, ROUTING):
         assert browser.evaluate(f"{film}.offsetParent === null")
         assert browser.evaluate(f"{film}.parentElement.querySelector('.sheet').offsetParent !== null")
-    choose(browser, "verdict", "holds")
-    assert browser.evaluate(HOLDING)
+    choose(browser, "verdict", "not-tested")
+    assert browser.evaluate(UNTESTED)
 
 
 def test_controls_work_with_the_keyboard(opened: Browser) -> None:
     opened.evaluate("document.getElementById('show-verdict-all').focus()")
     opened.press("ArrowRight", 39)
-    assert opened.evaluate("document.activeElement.id") == "show-verdict-holds"
-    assert opened.evaluate(HOLDING)
+    assert opened.evaluate("document.activeElement.id") == "show-verdict-not-tested"
+    assert opened.evaluate(UNTESTED)
     opened.evaluate("document.querySelector('#of-000 th[data-key=published] button').focus()")
     enter = {"key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
     opened.call("Input.dispatchKeyEvent", type="keyDown", **enter)

@@ -29,7 +29,7 @@ def made(writer: Writer, values: dict[str, Any], variants: dict[str, str], **sec
 
 def verdict(found: Results, claim: str) -> tuple[str, Any]:
     row = judged(found, "003")[f"003.{claim}"]
-    return row["verdict"], row
+    return row["judged"], row
 
 
 # ---- equivariance

@@ -16,7 +16,7 @@ from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, VERMILLION, 
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import NotMeasuredError, Numbers, Results
@@ -70,7 +70,7 @@ def _probe(results: Results, features: str, test: str) -> Finding:
     said, notes = answered.remarks, answered.notes
     if affine and official is None and dataset.source == "mnist":
         # The test images are not affNIST's files. Our own warps are drawn from affNIST's published ranges.
-        said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
+        said.insert(0, Remark("not the paper's data (affNIST's ranges, drawn anew)", "data"))
     if features == "t0":
         notes += presences.notes(numbers, run)
     if test == "rotated_0":

@@ -51,8 +51,7 @@ class RegressionStudy(Study):
         said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
         said += remarks("regression", self.kind, self.settings, self.dataset)
         if strength := self.numbers.number("distorted", "strength"):
-            words = f"our distortions, strength {strength:g} (paper: infinite MNIST)"
-            said.append(Remark(words, "data", untested=True))
+            said.append(Remark(f"our distortions, strength {strength:g} (paper: infinite MNIST)", "data"))
         return said
 
     def mean(self, *keys: str) -> float:
