@@ -7,7 +7,7 @@ from stages.workspace import stage
 
 
 def main() -> None:
-    """Write the results of the current profile's executed stages next to the documents' numbers."""
+    """Compare the results of the current profile with the numbers that the documents report."""
     with stage("tables") as workspace:
         from pipeline import report
         from pipeline.files import read_yaml, write_json, write_text

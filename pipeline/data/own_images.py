@@ -36,12 +36,14 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
 
     Raises `UserError` if the path does not exist or does not fit `params.format`, if the class folders are not those of
     `params.classes`, if a class has no images, if an image is outside of a class folder, or if a class folder contains
-    a visible folder, or a visible file without one of the `SUFFIXES`. Also raises it if a folder is unreadable or has a
-    link (DVC does not see changes of its target), a pipe or device (DVC would wait forever), or a name not in UTF-8.
+    a visible folder, or a visible file without one of the `SUFFIXES`. Also raises it if a folder is unreadable, or
+    has an entry that DVC cannot handle: a link, whose target may change unseen; a pipe or a device, for which DVC would
+    wait forever; or an entry whose name is not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
-        wrong = f"does not fit format: {params.format} (npz is one file)" if place.exists() else "is not there"
+        kind = "folder" if params.format == "folder" else "file"
+        wrong = f"must be a {kind} for the format {params.format!r}" if place.exists() else "is not there"
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return []
@@ -216,7 +218,7 @@ def _arrays(place: Path, params: OwnImagesParams, where: str) -> list[Part]:
         if labels.shape != (count,) or labels.dtype.kind not in "iu":
             raise UserError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
         if labels.min() < 0 or labels.max() > last:
-            raise UserError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
+            raise UserError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names only 0 to {last}")
         if empty := [name for label, name in enumerate(params.classes) if label not in labels]:
             raise UserError(f"{where}: no image is of the class {_shown(empty)}")
         parts.append(list(zip(labels.tolist(), images, strict=True)))
@@ -238,5 +240,6 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
-        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (minimum 1 of {SMALLEST}x{SMALLEST})")
+        has = f"has {count:,} images of {width}x{height} pixels"
+        raise UserError(f"{where} {has}: there must be images, of at least {SMALLEST} pixels a side")
     return images

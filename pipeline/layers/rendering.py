@@ -29,7 +29,8 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Positions of pixels x in templates' frames, `[B, P, size, size, 2]`: (I + A)^-1 x for poses `A [B, P, 6]`.
+    """For each pixel x, its position (I + A)^-1 x in every template's frame, `[B, P, size, size, 2]`. The poses
+    `A [B, P, 6]` are matrices of two rows, without the identity I.
 
     A term for the column and a term for the row are computed separately and added in one pass over the result.
     One matrix product for all pixels would take twice as long on a CPU.

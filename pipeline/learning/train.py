@@ -1,10 +1,10 @@
 """The training loop for all models trained by gradient descent. It trains one seed after the other, can be resumed, and
 does not wait for the device after each step.
 
-An epoch trains on all full batches, reads their metrics from the device once, validates, keeps the best parameters and
-saves a checkpoint (at most once in ten seconds, and always at the end). The order of images, the warps and the noise
-depend only on the seed and the epoch. So an interrupted training gives the same weights when it is run again (bit for
-bit on the CPU). With `training.averaging`, the average of the weights is validated and kept, not the last weights.
+An epoch trains on all full batches, reads their metrics from the device once, validates and keeps the best parameters.
+It saves a checkpoint if the last one is ten seconds old, or if training ends. The order of images, the warps and the
+noise depend only on the seed and the epoch. So an interrupted training gives the same weights when it is run again (bit
+for bit on the CPU). With `training.averaging`, the average of the weights is validated and kept, not the last weights.
 """
 
 import copy
@@ -236,7 +236,7 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """Raise `UserError` if a metric `[steps]` is not finite. The message says `where`, by default at which step."""
+        """Raise `UserError` if a metric `[steps]` is not finite. The message has the text `where` or else the step."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:

@@ -1,4 +1,4 @@
-"""Reads and merges provenance records. A record says how an item, on which a number is based, was made."""
+"""Reads and merges provenance records. Each result has one, which says how it was made."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,7 +29,7 @@ def _commit(record: Record) -> str | None:
 
 
 def merged_provenance(records: Iterable[Record]) -> dict[str, Any]:
-    """One provenance for a number that is based on several items. Records of the same execution of an item count once.
+    """One provenance for a number that is based on several results. A record that occurs twice counts once.
 
     Returns:
         A dictionary. `commit`, `params_hash`, `device`: the distinct values, joined by commas. A commit ends with

@@ -21,7 +21,9 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """Raise `ValueError` if the run is unknown, or if its images and their crops cannot have the same centre."""
+    """Raise `ValueError` if the run is unknown, or if an odd number of pixels separates the sides of its images and of
+    their crops, which could then not have the same centre.
+    """
     run = params.run_of(f"{where}.run", study.run)
     side = params.images_of(run.dataset).side
     if (side - (crop := run.augmentation.seen_size(side))) % 2:
@@ -29,7 +31,7 @@ def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Measure the run of an entry of `equivariance`, with trained and with initial weights."""
+    """Measure the errors of a run's layers, with trained and with initial weights. The settings name the run."""
     from functools import partial
 
     import torch
@@ -65,8 +67,8 @@ def measure(context: Context) -> Outcome:
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
     """For each factor, two arrays `[N, 2]` of pairs of test images (indices) whose viewpoints differ by one step. The
-    first array has up to `fit_images` pairs, showing one half of the toys. The second has up to `images` pairs, showing
-    the other half. A factor is left out if a half has fewer than 8 pairs.
+    images show toys, and the two arrays different toys: the first has up to `fit_images` pairs of one half of the toys,
+    the second up to `images` pairs of the other half. A factor is left out if a half has fewer than 8 pairs.
     """
     from pipeline.data.viewpoints import STEPS, neighbours
 

@@ -193,7 +193,7 @@ def test_arrays_are_resized_and_may_have_a_test_part_and_two_channels(tmp_path: 
         ({"images": np.zeros((6, 3, 3), np.uint8)}, {}, "6 images of 3x3 pixels"),
         ({"images": np.zeros((6, 2, 16, 16), np.uint8)}, {}, "images has 2 channels, params.yaml says 1"),
         ({"labels": np.zeros(6)}, {}, "labels is float64 (6,), expected 6 whole numbers"),
-        ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names 0 to 1"),
+        ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names only 0 to 1"),
         ({"labels": np.ones(6, int)}, {}, "labels: no image is of the class 'cat'"),
         ({"labels": np.array([object()] * 6)}, {}, "it is damaged, or of another kind"),
     ],
@@ -228,8 +228,8 @@ def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for settings, message in (
         (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere is not there"),
-        (params(path="file"), "does not fit format: folder"),
-        (of_arrays(path="folder"), "does not fit format: npz"),
+        (params(path="file"), "must be a folder for the format 'folder'"),
+        (of_arrays(path="folder"), "must be a file for the format 'npz'"),
     ):
         with pytest.raises(UserError, match=message):
             find(settings, "own_images.pets", tmp_path)

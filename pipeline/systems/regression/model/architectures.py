@@ -91,7 +91,8 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     """Probabilities `[n, m]` of the classes, for inputs `X [n, p]` and weights `W [K, C, d, p]`. Each row sums to 1.
     They equal `class_scores`, except in all-vs-all with m > 2. There, `couple` computes them from the probabilities in
-    pairs. The class with the most votes may then be less probable than another, because all votes have equal weight.
+    pairs, while `class_scores` counts the pairs that each class wins. So the class with the highest score may be less
+    probable than another.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
