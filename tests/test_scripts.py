@@ -51,7 +51,7 @@ def test_claims_are_counted_by_document_and_outcome() -> None:
         ("000", "holds", "MNIST", []),
         ("000", "better", "MNIST, Fashion-MNIST", []),
         ("000", "not run", None, []),
-        ("004", "holds", "toys", ["not the paper's data (smallNORB)"]),
+        ("004", "holds", "toys", ["1 seed (paper: 5)"]),
         *(("004", verdict, "toys", []) for verdict in ("worse", "fails", "not tested", "undecided")),
     ]
     scorecard = [dict(zip(("document", "verdict", "dataset", "remarks"), row, strict=True)) for row in rows]

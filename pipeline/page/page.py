@@ -40,10 +40,12 @@ or none) sets the colour of the mark. The mark's shape and the word next to it m
 """
 
 QUICK, PAPER = "quick", "paper"
-"""The default profile and the profile with the documents' data. Every profile's page shows the numbers of these two."""
+"""The default profile, and the profile with the documents' data, as far as we have them. Every profile's page shows the
+numbers of these two.
+"""
 CHANGES = {
     "not run": "",
-    "budget": "with a longer training in params.yaml",
+    "budget": "with a longer training, or more images, in params.yaml",
     "noise": "with more seeds or test images in params.yaml",
     "data": "with the document's data",
     "setting": "with the document's settings, as in profile paper-gpu",

@@ -17,16 +17,17 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean. Two claims without a number, `000.full.*`, are "undecided" if noise may be why they fail.
-- "not tested": one of four facts (named in `why`) shows that we did not reach the document's conditions. (1) The images
-  are not the document's: other data, copies, or our own distortions. (2) Training was shorter than in the document or
-  its published code, or had fewer images. (3) Our error on augmented training images, in the last epoch (in an
-  ablation, in the epoch whose weights are kept), is above the document's error. (4) Our error still falls: its mean
-  over the last eighth of the epochs is below that of the previous eighth, by more than two (binomial) standard errors
-  of the difference. It is the error on test images if the run tests some of them after every epoch, else on validation
-  images. A claim without a number is "not tested" if (1) or (2) is true, even if it holds here. A claim with a number
-  is "not tested" if (1) is true, whatever our number. The other facts count only if our number is "worse", (3) and (4)
-  only if the claim is about an error, and our error is above the document's. If the rules give both "undecided" and
-  "not tested", the verdict is "not tested".
+- "not tested": we did not reach the document's conditions, as one of four facts shows (`why` names the first that is
+  true). (1) Our error on augmented training images, in the last epoch (in an ablation, in the epoch whose weights are
+  kept), is above the document's error. (2) Our error still falls: its mean over the last eighth of the epochs is below
+  that of the previous eighth, by more than two (binomial) standard errors of the difference. It is the error on test
+  images if the run tests some of them after every epoch, else on validation images. (3) Training was shorter than in
+  the document or its published code (in sweeps and `003.params`: than that of our own run), or had fewer images. (4)
+  The images are not the document's (other data, copies, or our own distortions), or one of its data sets is missing. A
+  claim with a number is "not tested" if (4) is true, whatever our number; (1) to (3) count only if our number is
+  "worse", and (1) and (2) only if the claim is about an error, and our error is above the document's. A claim without a
+  number is "not tested" if (3) or (4) is true, even if it holds here. If the rules give both "undecided" and "not
+  tested", the verdict is "not tested".
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. For "not
 tested" (kind budget or data) and "undecided" (kind noise), the cause is the reason for the verdict. For "better",
@@ -155,7 +156,8 @@ def _why(judged: Verdict, remarks: Sequence[Remark], missing: str) -> tuple[str,
         return "not run", missing
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    # A claim is tested in spite of a smaller budget if our number is better. So budget is the least likely cause.
+    # No remark is on data here, as the claim was tested. With a smaller budget it is tested if our number is better, so
+    # budget is the least likely cause.
     first, *others = sorted(remarks, key=lambda each: ("setting", "noise", "budget").index(each.kind))
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; other differences: {', '.join(kinds)}" if kinds else "")

@@ -61,18 +61,16 @@ def remarks(
     found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
     told: list[Remark] = []
     for whose, theirs in (("the paper's", document), ("the published code's", code)):
-        listed: dict[str, str] = {}
+        listed: dict[Kind, list[str]] = {}
         for place, mine, its in _differing(theirs, ours):
+            kind: Kind = "budget" if place in of_budget else "setting"
             if place in words:
-                kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind))
             elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):
                 # Data and seeds are left out here, because they have remarks of their own.
                 name_of = place.rpartition(".")[2].replace("_", " ")
-                listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
-        if listed:
-            together = f"{', '.join(listed.values())} (ours / {whose})"
-            found.append(Remark(together, "budget" if of_budget & listed.keys() else "setting"))
+                listed.setdefault(kind, []).append(f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}")
+        found += [Remark(f"{', '.join(each)} (ours / {whose})", kind) for kind, each in listed.items()]
     found += told
     if replicas is not None and replicas < document.get("replicas", 0):
         found.append(Remark(f"{replicas} seed{'s' * (replicas != 1)} (paper: {document['replicas']})", "noise"))

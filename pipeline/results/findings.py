@@ -15,8 +15,8 @@ _PART = 8
 _NEAR = 0.02
 """An accuracy counts as guessing if it is at most 1 / (number of classes) plus this number."""
 Kind = Literal["budget", "data", "setting", "noise"]
-"""The subject of a remark: length of training or number of training images, other data, another setting, or numbers of
-seeds and test images.
+"""The subject of a remark: length of training or number of training images, other data or a missing data set, another
+setting, or numbers of seeds and test images. Budget and data can make a claim "not tested" (`page/scorecard.py`).
 """
 
 

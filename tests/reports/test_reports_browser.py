@@ -100,7 +100,7 @@ SEEN = f"{CLAIMS}.map(row => row.id.slice(6))"
 DOCUMENTS = (
     "[...document.querySelectorAll('.document')].filter(each => each.offsetParent).map(each => each.id.slice(3))"
 )
-UNTESTED = f"{CLAIMS}.every(row => row.classList.contains('is-not-tested'))"
+UNTESTED = f"{CLAIMS}.length && {CLAIMS}.every(row => row.classList.contains('is-not-tested'))"
 ADDRESS = "location.search + location.hash"
 ALL = [claim.id for claim in load_claims()]
 

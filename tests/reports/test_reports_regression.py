@@ -78,7 +78,9 @@ def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer,
     figures = {"002.d2.digits", "002.1m", "002.1m.train"}
     assert {name for name, each in found.items() if each.holds is None} == figures
     assert all(each.holds for name, each in found.items() if name not in figures)
-    assert any("size 1 / 16, examples 60 / 1,000,000 (ours" in each for each in found["002.1m"].remarks)
+    kinds = {str(each): each.kind for each in found["002.1m"].remarks}
+    assert kinds["examples 60 / 1,000,000 (ours / the paper's)"] == "budget"
+    assert [kind for words, kind in kinds.items() if words.startswith("our distortions")] == ["data"]
     assert "tested on 360 images (paper: 10,000)" in found["002.fig5.d"].remarks
 
 

@@ -26,6 +26,7 @@ system:
     training: {epochs: {least: 10}, steps: {least: 300}}
     model: {sizes: [1, 2], gate: true, cost: null, width: 2000, rate: 0.5}
     published_code: {model: {order: all}}
+    budget: [training.epochs]
     words:
       training.steps: "{training.epochs} epochs of {training.epoch_steps} steps"
       model.gate: "gate: {model.gate}"
@@ -88,6 +89,21 @@ def test_copies_are_told_from_other_data() -> None:
     ]
     assert said("copied", {"source": "toys"}) == ["not the paper's data (smallNORB or MNIST)"]
     assert said(dataset={"source": "smallnorb48"})[0] == "not the paper's data (MNIST)"
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_remarks_on_other_images_and_on_shorter_trainings_are_told_from_others() -> None:
+    for found in (said("copied", {"source": "smallnorb48"}), said("copied", {"source": "toys"})):
+        assert [each.kind for each in found] == ["data"]
+    changed = said(dataset={"train": 97}, training={"epochs": 9}, model={"cost": 1.0}, replicas=1)
+    kinds = {str(each): each.kind for each in changed}
+    assert kinds == {
+        "trained on 97 images (paper: 100)": "budget",
+        "cost 1 / none (ours / the paper's)": "setting",
+        "epochs 9 / 10 (ours / the paper's)": "budget",
+        "9 epochs of 9 steps": "budget",
+        "1 seed (paper: 3)": "noise",
+    }
 
 
 # ---- the documents
