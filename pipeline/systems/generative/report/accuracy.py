@@ -189,9 +189,11 @@ Accuracies = Mapping[str, Mapping[str, Measured]]
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Yield figures of accuracy against rotation, one per group of runs. For evaluated runs, test images are rotated,
-    and the paper's accuracies may be shown, too. For runs with a sweep, both training and test images are rotated.
+    and the paper's accuracies may be shown, too. For runs with a sweep over more than one range, both training and test
+    images are rotated.
     """
-    evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
+    evidence, found = results.evidence.generative, evaluated(results)
+    swept = {run: sweep for run, sweep in sweeps(results).items() if len(sweep.items) > 1}
     for group in groups(evidence.table_1, found):
         drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in LOOKS}
         paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
