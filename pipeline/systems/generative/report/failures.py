@@ -105,10 +105,11 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield figures: per study, a rotating digit; per capsule run, templates, samples, objects; per sweep, part use."""
-    for study, numbers in results.executed("turn"):
+    """Yield figures per capsule run: a rotating digit, templates, samples, objects; and per sweep, part use."""
+    of_runs = {numbers.settings.optimise[study].run: (study, numbers) for study, numbers in results.executed("turn")}
+    for run, (study, numbers) in of_runs.items():  # one study of each run: all turn the same digit
         if arrays := results.examples("turn", study, _TURNED):
-            yield _turned(study, numbers, arrays)
+            yield _turned(run, numbers, arrays)
     for run, numbers in evaluated(results).items():
         capsules = numbers.run(run).variant == "generative"
         if capsules and (arrays := results.examples("evaluate", run, _EVALUATED)):
@@ -117,14 +118,14 @@ def draw(results: Results) -> Iterator[Drawing]:
         yield from _part_use(results, sweep)
 
 
-def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
+def _turned(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
     names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
     strips = [(words, arrays[name]) for name, words in names.items()]
     tracks = (arrays[name] for name in ("frames", "presences", "colours"))
     return Drawing(
-        f"turning-{study}",
+        f"turning-{run}",
         "png",
-        f"A digit rotated through 360 degrees, {study}",
+        f"A digit rotated through 360 degrees, {run}",
         "The encoder sees one picture at a time. If it found the same parts in a rotated digit, parts would rotate "
         "with the digit, and presences and colours would not change. In the paper's Figure 5, the parts' arrangement "
         "changes. In the page's film, each part has a frame, the outline of its template. The more present the part, "
