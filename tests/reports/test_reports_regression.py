@@ -80,6 +80,7 @@ def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer,
     assert all(each.holds for name, each in found.items() if name not in figures)
     kinds = {str(each): each.kind for each in found["002.1m"].remarks}
     assert kinds["examples 60 / 1,000,000 (ours / the paper's)"] == "budget"
+    assert any("size 1 / 16 (ours" in words for words, kind in kinds.items() if kind == "setting")
     assert [kind for words, kind in kinds.items() if words.startswith("our distortions")] == ["data"]
     assert "tested on 360 images (paper: 10,000)" in found["002.fig5.d"].remarks
 
